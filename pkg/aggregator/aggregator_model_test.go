@@ -60,7 +60,7 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 			w.states[name] = &window.State{}
 		}
 		if _, ok := reader.Unblock(item); ok {
-			*w.states[name] = window.State{}
+			w.policies[rule].Unblock(w.states[name], item.UnixMilli)
 			if v := w.verdicts[name]; v != nil && v.Ended == 0 {
 				v.Ended, v.Lifted, v.Offset = 1, true, offset
 			}

@@ -273,7 +273,7 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 // countHit counts a hit of a window, unless it is ahead of time. With cost 0 it is the command to unblock.
 func (c *counter) countHit(w *windows.Window, at, cost, latest int64, source string) {
 	if cost == 0 {
-		c.decided = c.publisher.Unblock(c.decided, w)
+		c.decided = c.publisher.Unblock(c.decided, w, at)
 		return
 	}
 	if at > latest {

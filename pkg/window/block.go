@@ -24,7 +24,7 @@ func (p *Policy) forgetBlocked(s *State) {
 // hitInside is a hit older than the end of the last block.
 func (p *Policy) hitInside(s *State, at, cost int64) Outcome {
 	r := s.rare
-	if !p.block.Extend {
+	if !p.block.Extend || r.level == 0 {
 		return r.outcome(Blocked, unbroken)
 	}
 
@@ -54,9 +54,20 @@ func (b *Block) lasts(level int) time.Duration {
 	return b.Then[min(level-2, len(b.Then)-1)]
 }
 
-// Block is the last block of s, over or not; ok is false where s never broke a limit.
+// Unblock forgets the hits and the blocks of s, and hits up to the instant at that come later do not count. With
+// Block.Extend such a hit may extend a block that has begun since.
+func (p *Policy) Unblock(s *State, at int64) {
+	*s = State{}
+	// It is kept as a block of level 0 from the instant 0. So hits before its end do not count, it is older than all that
+	// can move, and the next block is a first offence.
+	if at >= 0 && at < MaxTime {
+		s.rare = &rare{until: at + 1}
+	}
+}
+
+// Block is the last block of s, over or not; ok is false where s broke no limit since it was unblocked.
 func (s *State) Block() (from, until int64, level int, ok bool) {
-	if s.rare == nil || s.rare.until == 0 {
+	if s.rare == nil || s.rare.level == 0 {
 		return 0, 0, 0, false
 	}
 	return s.rare.from, s.rare.until, s.rare.level, true

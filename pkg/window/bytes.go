@@ -11,7 +11,7 @@ import (
 //	1 byte   version<<4 | algorithm
 //	1 byte   flags
 //	newest   the newest hit
-//	[block]  until-from, or 0 if it never ends; ±(newest-from); level
+//	[block]  until-from, or 0 if it never ends; ±(newest-from); level; an unblock is a block from the instant 0
 //	[blocks] only in version 2: how many, the last one included; for each of them
 //	           ±(newest-from); until-from, or 0; level; limit; count; ±(newest-first); first's level
 //	         then the log of hits that do not count, as those below, its cells are of a millisecond
@@ -116,7 +116,7 @@ func (w *writer) blocks(g *group) {
 			w.uint(b.until - b.from)
 		}
 
-		w.uint(int64(b.level))
+		w.level(b.level)
 		w.uint(int64(b.limit))
 		w.uint(b.count)
 		w.int(w.newest - b.first)
@@ -125,6 +125,9 @@ func (w *writer) blocks(g *group) {
 
 	w.log(&g.shape, w.unsettled.past)
 }
+
+// level writes the level of a block; of an unblock it is 1, which versions want that do not know it.
+func (w *writer) level(n int) { w.uint(int64(max(n, 1))) }
 
 func (w *writer) uint(v int64) { w.b = binary.AppendUvarint(w.b, uint64(v)) }
 func (w *writer) int(v int64)  { w.b = binary.AppendVarint(w.b, v) }
@@ -188,7 +191,7 @@ func (w *writer) block(r *rare) {
 		w.uint(r.until - r.from)
 	}
 	w.int(w.newest - r.from)
-	w.uint(int64(r.level))
+	w.level(r.level)
 }
 
 func (w *writer) log(sh *shape, l log) {

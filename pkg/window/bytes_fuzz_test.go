@@ -20,6 +20,8 @@ func FuzzRead(f *testing.F) {
 			policies[i].Hit(&s, someTime+j*997, 1+j%3)
 			f.Add(byte(i), policies[i].Append(nil, &s))
 		}
+		policies[i].Unblock(&s, someTime)
+		f.Add(byte(i), policies[i].Append(nil, &s))
 	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		p := policies[which%byte(algorithms)]

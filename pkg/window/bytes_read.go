@@ -88,14 +88,23 @@ func (r *reader) before(from, most int64) int64 {
 func (r *reader) block(s *State) {
 	lasts := r.AtMost(Never - MaxTime - 1)
 	s.rare = &rare{from: r.before(s.newest, MaxTime)}
-	s.rare.level = int(r.AtMost(1 << 31))
+	s.rare.level = r.level(s.rare.from)
 	s.rare.until = s.rare.from + lasts
 	if lasts == 0 {
 		s.rare.until = Never
 	}
-	if s.rare.level == 0 {
+}
+
+// level reads the level of a block; 0 of an unblock.
+func (r *reader) level(from int64) int {
+	n := int(r.AtMost(1 << 31))
+	if n == 0 {
 		r.Fail()
 	}
+	if from == 0 {
+		return 0
+	}
+	return n
 }
 
 // unsettled reads the blocks that can still move, and what does not count now. Where p moves none they stay as they are.
@@ -110,9 +119,9 @@ func (r *reader) unsettled(p *Policy, s *State) {
 
 		// The limit may be beyond those of p, for the rule may have had more. It is only compared, never used as an
 		// index.
-		b.level, b.limit, b.count = int(r.AtMost(1<<31)), int(r.AtMost(maxLogs)), r.AtMost(Never)
+		b.level, b.limit, b.count = r.level(b.from), int(r.AtMost(maxLogs)), r.AtMost(Never)
 		b.first, b.firstLevel = r.before(s.newest, MaxTime), int(r.AtMost(1<<31))
-		if r.Failed || b.level == 0 || len(u.blocks) > 0 && u.last().until > b.from {
+		if r.Failed || len(u.blocks) > 0 && u.last().until > b.from {
 			r.Fail()
 			return
 		}

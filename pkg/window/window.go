@@ -251,7 +251,11 @@ func (p *Policy) Count(s *State, limit int, at int64) int64 {
 // Clear is the instant from which on s answers every hit as the zero State would, but for late ones.
 func (p *Policy) Clear(s *State) int64 {
 	clear := p.algorithm.clear(s)
-	if s.rare != nil && s.rare.until > 0 {
+	switch {
+	case s.rare == nil:
+	case s.rare.level == 0:
+		clear = max(clear, s.rare.until)
+	default:
 		clear = max(clear, later(s.rare.until, p.block.Forget))
 	}
 	return clear

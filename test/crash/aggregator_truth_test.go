@@ -24,6 +24,7 @@ type history struct {
 	from, until int64
 	level       int
 	entry       *verdict // of the last block
+	unblocked   int64    // when it last was
 
 	// For rules that do not count hits inside blocks: hits has these too, since the end of the last block that no hit
 	// can move.
@@ -83,7 +84,7 @@ func (w *truth) record(partition int, offset int64, value []byte) error {
 		p := r.Pairs()[item.Pair]
 		of := pair{r.Rules()[p.Rule], string(p.Key)}
 		if _, ok := r.Unblock(item); ok {
-			w.unblock(of)
+			w.unblock(of, partition, item.UnixMilli)
 			continue
 		}
 		if item.UnixMilli > r.Header().Clock+w.ahead {
@@ -112,17 +113,13 @@ func (w *truth) isNew(partition int, b batch) bool {
 	return false
 }
 
-func (w *truth) unblock(of pair) {
+func (w *truth) unblock(of pair, partition int, at int64) {
 	w.seen["unblock"]++
-	h := w.keys[of]
-	if h == nil {
-		return
-	}
-	if h.entry != nil {
+	if h := w.keys[of]; h != nil && h.entry != nil {
 		h.entry.lifted = true
 		w.seen["lifted"]++
 	}
-	*h = history{partition: h.partition}
+	w.keys[of] = &history{partition: partition, unblocked: at}
 }
 
 func (w *truth) hit(of pair, partition int, offset int64, m instant) {
@@ -139,6 +136,10 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 	newest := m.at >= h.newest
 	h.newest = max(h.newest, m.at)
 	w.reached[partition] = max(w.reached[partition], m.at)
+	if m.at <= h.unblocked && (!r.Block.Extend || h.until == 0) {
+		w.seen["unblocked"]++
+		return
+	}
 	h.insert(m)
 	if !r.Block.Extend {
 		w.sorted(of, h, offset, m, newest)

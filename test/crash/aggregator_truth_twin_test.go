@@ -54,7 +54,7 @@ func compareTraffic(t *testing.T, seed uint64) {
 		}
 	}
 
-	for _, what := range []string{"applied", "resent", "conflict", "unblock", "lifted", "ahead", "late", "blocked", "counted", "broke", "again", "extended", "moved"} {
+	for _, what := range []string{"applied", "resent", "conflict", "unblock", "unblocked", "lifted", "ahead", "late", "blocked", "counted", "broke", "again", "extended", "moved"} {
 		if w.seen[what] == 0 {
 			t.Errorf("%s: %d times: the traffic shows too little", what, w.seen[what])
 		}
@@ -115,7 +115,7 @@ func (w *windows) record(t testing.TB, partition int, value []byte) {
 		p := r.Pairs()[item.Pair]
 		of := pair{r.Rules()[p.Rule], string(p.Key)}
 		if _, ok := r.Unblock(item); ok {
-			delete(w.states, of)
+			w.policies[of.rule].Unblock(w.state(of), item.UnixMilli)
 			delete(w.blocks, of)
 		} else if item.UnixMilli <= r.Header().Clock+10*second {
 			o := w.policies[of.rule].Hit(w.state(of), item.UnixMilli, item.Cost)

@@ -94,10 +94,10 @@ func (p *Publisher) block(to []Publication, w *windows.Window, o window.Outcome,
 	return append(to, published(w, event))
 }
 
-// Unblock forgets a key's window and level, and appends what takes it off the list.
-func (p *Publisher) Unblock(to []Publication, w *windows.Window) []Publication {
+// Unblock forgets a key's window and level, as of an instant, and appends what takes it off the list.
+func (p *Publisher) Unblock(to []Publication, w *windows.Window, at int64) []Publication {
 	now := p.list.config.Now()
-	w.State = window.State{}
+	w.Rule.Policy.Unblock(&w.State, at)
 	to = p.changed.correct(to, w)
 	if w.Verdict == nil || !w.Verdict.Live(now.UnixMilli()) {
 		return to
