@@ -244,7 +244,7 @@ func TestChoiceHolds(t *testing.T) {
 		{Choice{Envelope: "none", Format: "combined"}, "auto", "203.0.113.7" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "combined"}, "combined", "203.0.113.7" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "combined"}, "auto", "127.0.1.1:80 198.51.100.1" + combinedRest, false},
-		{Choice{Envelope: "none", Format: "combined"}, "combined", "127.0.1.1:80 198.51.100.1" + combinedRest, true},
+		{Choice{Envelope: "none", Format: "combined"}, "combined", "127.0.1.1:80 198.51.100.1" + combinedRest, false},
 		{Choice{Envelope: "none", Format: "vhost_combined"}, "auto", "127.0.1.1:80 198.51.100.1" + combinedRest, true},
 		{Choice{Envelope: "none", Format: "host_combined"}, "auto", "shop.example 198.51.100.1" + combinedRest, true},
 		// Text from clients changes no choice: a host, a name, a header.

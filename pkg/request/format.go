@@ -74,6 +74,7 @@ func compile(l layout, o Options) (*scanner, error) {
 		}
 	}
 
+	findIdentity(tokens)
 	variables := variablesOf(tokens)
 	for _, v := range variables {
 		v.loose = v.fromClient()
@@ -113,6 +114,17 @@ func compile(l layout, o Options) (*scanner, error) {
 
 	last.cuts = last.literal == `"` || len(l.optional) > 0 || l.tail
 	return s, nil
+}
+
+// findIdentity marks Apache's %l where the user and the time follow it, as in the common log.
+func findIdentity(tokens []token) {
+	for i := range len(tokens) - 3 {
+		identity, user := tokens[i], tokens[i+2]
+		if identity.variable != nil && identity.name == "remote_logname" && tokens[i+1].literal == " " &&
+			user.variable != nil && user.name == "remote_user" && tokens[i+3].literal == " [" {
+			identity.ending = endIdentity
+		}
+	}
 }
 
 // neverBeginsWithSpace reports whether no line of a format that begins with this token begins with a space: a space there

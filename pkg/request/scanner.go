@@ -58,6 +58,7 @@ const (
 	endHost                   // at the literal, but not within the brackets of an IPv6 address
 	endPadded                 // at the literal, but not in the spaces at the field's start
 	endPair                   // at the second occurrence of the literal
+	endIdentity               // at the literal, if the line does not show one field more than the format
 )
 
 // Parse reads one line.
@@ -239,6 +240,8 @@ func (s *step) size(rest string, written escape) int {
 		return s.unquoted(rest, bracketed(rest))
 	case endPadded:
 		return s.unquoted(rest, len(rest)-len(strings.TrimLeft(rest, " ")))
+	case endIdentity:
+		return s.identity(rest, written)
 	case endPair:
 		if first := s.unquoted(rest, 0); first >= 0 {
 			return s.unquoted(rest, first+1)
@@ -260,6 +263,25 @@ func (s *step) words(rest string) int {
 		return -1
 	}
 	return s.unquoted(rest, first+1+second)
+}
+
+// identity is the length of Apache's %l, in front of the user and the time. It is a dash, so an address there, with two
+// words behind it, shows that the line has one more field: a host in front, or X-Forwarded-For behind the peer. Read by
+// this format, the host or the peer would be the client. Such a line is unread.
+func (s *step) identity(rest string, written escape) int {
+	size := s.unquoted(rest, 0)
+	if size < 2 || !namesAddress(strings.TrimSuffix(rest[:size], ",")) {
+		return size
+	}
+	before := rest[size+len(s.literal):]
+	if quote := unescapedQuote(before, written); quote >= 0 {
+		before = before[:quote]
+	}
+	// The user may contain a bracket itself: the last one begins the time.
+	if end := strings.LastIndex(before, " ["); end < 0 || strings.IndexByte(before[:end], ' ') >= 0 {
+		return -1
+	}
+	return size
 }
 
 // bracketed is the length of the address in brackets at the start of a host.
