@@ -59,6 +59,14 @@ func lookAtAll(ctx context.Context, c *Config, done *atomic.Int64) ([]*log, erro
 	return logs, nil
 }
 
+// Detect returns how Run would read an input, without reading it: the choice is empty for an empty file. The input is a
+// regular file.
+func Detect(ctx context.Context, in Input, envelope, format string, o request.Options) (request.Choice, error) {
+	l := &log{Input: in, first: longAgo}
+	err := l.look(ctx, &Config{Envelope: envelope, Format: format, Options: o}, new(atomic.Int64))
+	return l.choice, err
+}
+
 // tellingLines is a number of equal first lines that two logs do not have by chance.
 const tellingLines = 20
 

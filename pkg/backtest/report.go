@@ -114,7 +114,8 @@ type AlgorithmReport struct {
 // An InputReport counts the lines of one input.
 type InputReport struct {
 	Input    string           `json:"input"`
-	Format   string           `json:"format"` // as given, or as chosen with the reason
+	Format   string           `json:"format"`          // as given, or as chosen with the reason
+	Doubt    string           `json:"doubt,omitempty"` // two members of JSON may have the client's address, and how to choose
 	Requests int64            `json:"requests"`
 	Unread   map[string]int64 `json:"unread"`
 }

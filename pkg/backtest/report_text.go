@@ -98,6 +98,10 @@ func (t *textWriter) head(r *Report) {
 			t.line("  %s:%d (%s): %s", s.Input, s.Line, s.Reason, t.faint(s.Text))
 		}
 	}
+	// One is enough: the inputs are mostly parts of one log.
+	if i := slices.IndexFunc(r.Inputs, func(in InputReport) bool { return in.Doubt != "" }); i >= 0 {
+		t.line("%s: %s", r.Inputs[i].Input, r.Inputs[i].Doubt)
+	}
 	t.line("%s would be refused (%s)", counted(r.Refused, "request"), percentOf(r.Refused, r.Requests))
 }
 

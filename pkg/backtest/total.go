@@ -68,7 +68,7 @@ func (t *total) inputReports(logs []*log) []InputReport {
 	reports := make([]InputReport, len(logs))
 	for i, l := range logs {
 		in := &t.inputs[i]
-		reports[i] = InputReport{Input: l.Path, Format: l.choice.String(), Requests: in.requests, Unread: maps.Clone(in.unread)}
+		reports[i] = InputReport{Input: l.Path, Format: l.choice.String(), Doubt: l.choice.Doubt(), Requests: in.requests, Unread: maps.Clone(in.unread)}
 		if l.empty {
 			reports[i].Format = "empty"
 		}

@@ -14,7 +14,9 @@ type Choice struct {
 	Envelope, Format string
 	Read, Lines      int // of the requests in the sample; both 0 when nothing had to be detected
 
-	second *trial // the best of the other formats that read anything
+	second   *trial // the best of the other formats that read anything
+	doubt    clientDoubt
+	doubtful int // requests with the doubt
 }
 
 // Detect finds the envelope and the format of the first records of a source: Choose with auto for both.
@@ -36,6 +38,9 @@ func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", 
 // clients, nothing is chosen, and the error names both: the user has to choose. A client can write such lines as often
 // as it likes, so one line that only one of the formats can have written decides: a user of one word. A host that is not
 // an address decides where at most three addresses stand in its place, or fewer lines with an address than with a name.
+//
+// A record of JSON may have several members with addresses. The first path of its shape is taken, and Choice.Doubt names
+// a member that has another address.
 //
 // When the format is given and its envelope is not, lines that cannot be read do not stop the others from being read. A
 // choice is then returned together with the error: the envelope that most of the sample has, or none. Choice.Sure
@@ -103,6 +108,7 @@ func forgeable(trials []trial) *trial {
 // chosen is the choice of a trial, with the best of the others.
 func (t *trial) chosen(trials []trial) Choice {
 	c := Choice{Envelope: t.envelope, Format: t.format, Read: t.read, Lines: t.lines}
+	c.doubt, c.doubtful = t.doubts.worst()
 	for i := range trials {
 		if other := &trials[i]; c.second == nil && other.refused == nil && other.format != t.format && other.read > 0 && !other.loose {
 			c.second = other
@@ -122,6 +128,9 @@ func (c Choice) String() string {
 		return text + ", as configured"
 	}
 	text += fmt.Sprintf(": reads %d of %d requests", c.Read, c.Lines)
+	if c.doubtful > 0 {
+		text += fmt.Sprintf("; the client is %s, not %s", c.doubt.taken, c.doubt.other)
+	}
 	if c.second != nil {
 		text += "; next " + c.second.String()
 	}

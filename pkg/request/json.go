@@ -17,6 +17,7 @@ type jsonParser struct {
 	shapes  []jsonMapping
 	further []jsonField
 	options Options
+	doubts  *clientDoubts // nil, except in a trial
 }
 
 // A jsonMapping is a shape with the slots of its paths in the scan.
@@ -27,6 +28,7 @@ type jsonMapping struct {
 	uses  []bool    // by slot, for those that are a field of the request itself
 	took  *jsonTook // nil when the time is not that of the beginning
 
+	free    bool // its writer may give the client's address any name
 	percent bool // texts are percent-encoded
 	hash    bool // a # is part of the path, which the server passes on as %23
 }
@@ -79,7 +81,8 @@ func (o Options) needs(shape jsonShape) string {
 }
 
 func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
-	m := jsonMapping{needs: p.scan.needs(shape.needs), path: p.field(roleNames[rolePath]), percent: shape.name == cloudFrontJSON, hash: shape.name == caddyJSON}
+	m := jsonMapping{needs: p.scan.needs(shape.needs), path: p.field(roleNames[rolePath]), percent: shape.name == cloudFrontJSON, hash: shape.name == caddyJSON,
+		free: !slices.Contains(serverShapes, shape.name) && p.options.Fields[roleNames[roleIP]] == ""}
 	for role, paths := range shape.paths {
 		fields := strings.Fields(p.options.path(paths))
 		if isOwnRole(role) && !slices.ContainsFunc(fields, func(path string) bool { return strings.TrimRight(path, `#"`) == roleNames[role] }) {
@@ -262,7 +265,7 @@ func trimZeros(number string) string {
 // that the nearest proxy has seen, and all are kept for Client.Resolve.
 func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 	fine := true
-	for _, field := range m.roles[roleIP] {
+	for i, field := range m.roles[roleIP] {
 		text := p.scan.textAt(field.slot)
 		if known(text) == "" {
 			continue
@@ -281,6 +284,9 @@ func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 
 		if ok && address.IsValid() {
 			r.IP = address
+			if p.doubts != nil && m.free {
+				p.doubts.see(p, m, i, address)
+			}
 			return true
 		}
 

@@ -62,6 +62,10 @@ const caddyJSON = "caddy"
 // cloudFrontJSON is the shape whose values are percent-encoded once more than they were sent.
 const cloudFrontJSON = "cloudfront-json"
 
+// serverShapes are the shapes in which one server gives each member its name, so that the first path to the client is
+// the right one.
+var serverShapes = []string{caddyJSON, "traefik-json", "envoy-json", "cloudflare-json", "gcp-json", cloudFrontJSON}
+
 // jsonShapes in the order in which they are tried on a record. The last fits every record.
 var jsonShapes = []jsonShape{
 	{caddyJSON, "ts request.uri|request.method", [roleCount]string{

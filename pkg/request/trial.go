@@ -20,6 +20,7 @@ type trial struct {
 	clients          []netip.Addr // of each of the lines, where the format is one of lines; the zero Addr when it was not read
 	named, strange   int          // lines in which the header for the client stands, and those in which it names no address
 	hosts            hosts        // at the beginning of lines, in host_combined
+	doubts           clientDoubts // about the client, in JSON
 	opened           int          // requests in the envelope's form, read or not
 	unread           string       // the first record that could not be read, and why
 	failure          error
@@ -213,6 +214,9 @@ func (t *trial) run(sample []string, o Options) {
 	}
 
 	isLines := d.fields == nil
+	if inner, ok := d.parser.(*jsonParser); ok {
+		inner.doubts, d.fields.doubts = &t.doubts, &t.doubts
+	}
 	for _, record := range sample {
 		d.DecodeEach(record, func(r *Request, err error) {
 			if err == ErrNoRequest || err == nil && r.cut { // the end of a line distinguishes formats

@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -105,5 +107,25 @@ func TestTheChoiceOfAnotherLogHasToFit(t *testing.T) {
 	s := learner(t, "auto", "auto")
 	if choice := s.Learn([]string{vhost, vhost}, &request.Choice{Envelope: "none", Format: "combined"}); choice == nil || choice.Format != "vhost_combined" {
 		t.Errorf("chose %v", choice)
+	}
+}
+
+// Where JSON has two addresses, the log and the status name the member that is taken.
+func TestDoubtAboutTheClientIsLogged(t *testing.T) {
+	var lines bytes.Buffer
+	r := newRig(t, perIP)
+	r.pipeline.config.Logger = slog.New(slog.NewTextHandler(&lines, nil))
+	in, err := r.pipeline.NewIntake(IntakeConfig{Name: "test", Envelope: "auto", Format: "auto"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := in.NewStream(StreamConfig{Log: "a log", Source: "a source", Reached: pace.NoTime, NotBefore: pace.NoTime})
+	defer s.Close()
+	s.Learn([]string{`{"time":"2026-03-03T08:00:00Z","ip":"10.0.0.1","client_ip":"203.0.113.7","path":"/"}`}, nil)
+	if !strings.Contains(lines.String(), `msg="the format may take the wrong client: ip is taken for the client's address, and client_ip has another`) {
+		t.Errorf("logged %s", &lines)
+	}
+	if got := in.Status("file").Format; !strings.Contains(got, "the client is ip, not client_ip") {
+		t.Errorf("the status has %s", got)
 	}
 }

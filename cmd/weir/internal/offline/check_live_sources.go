@@ -13,13 +13,21 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/weir/internal/ask"
 	"weir/cmd/weir/internal/output"
+	"weir/pkg/backtest"
+	"weir/pkg/request"
 )
 
 // source checks that the files of a source can be read, or that its address can be listened on. kafka checks its topics.
 func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 	thing := "source " + s.Name
 	for _, pattern := range s.File {
-		found, err := readable(pattern)
+		found, files, err := readable(pattern)
+		if err == nil {
+			var format string
+			if format, err = l.format(ctx, s, files); format != "" {
+				found += "; " + format
+			}
+		}
 		l.judge(thing, err, found)
 	}
 
@@ -39,47 +47,70 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 	}
 }
 
-// readable requires at least one file under a path or a pattern, and that all of them can be read.
-func readable(pattern string) (found string, err error) {
+// format describes the format of the first of the files that has a request. An error is one that the collector would
+// have.
+func (l *liveCheck) format(ctx context.Context, s *config.Source, files []string) (string, error) {
+	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields, Header: l.settings.Client.Header}
+	for _, file := range files {
+		choice, err := backtest.Detect(ctx, backtest.Input{Path: file}, s.Envelope, s.Format, options)
+		switch {
+		case errors.Is(err, request.ErrNoRequest) || err == nil && choice.Format == "":
+		case err != nil:
+			return "", err
+		default:
+			text := choice.String()
+			if len(files) > 1 {
+				text = file + ": " + text
+			}
+			if doubt := choice.Doubt(); doubt != "" {
+				text += "; " + doubt
+			}
+			return text, nil
+		}
+	}
+	return "", nil
+}
+
+// readable requires at least one file under a path or a pattern, and that all of them can be read. found describes them.
+func readable(pattern string) (found string, files []string, err error) {
 	paths := []string{pattern}
 	isPattern := strings.ContainsAny(pattern, `*?[\`)
 	if isPattern {
 		if paths, err = filepath.Glob(pattern); err != nil {
-			return "", fmt.Errorf("%s: %w", pattern, err)
+			return "", nil, fmt.Errorf("%s: %w", pattern, err)
 		}
 	}
 
-	files := 0
 	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 		if !info.Mode().IsRegular() {
 			// The collector skips folders and the like under a pattern too.
 			if isPattern {
 				continue
 			}
-			return "", fmt.Errorf("%s is not a regular file", path)
+			return "", nil, fmt.Errorf("%s is not a regular file", path)
 		}
 
 		file, err := os.Open(path)
 		if err != nil {
-			return "", err
+			return "", nil, err
 		}
 
 		_ = file.Close() // nothing was written
-		files++
+		files = append(files, path)
 	}
 
-	if files == 0 {
-		return "", fmt.Errorf("%s: no such file", pattern)
+	if len(files) == 0 {
+		return "", nil, fmt.Errorf("%s: no such file", pattern)
 	}
 	if !isPattern {
-		return pattern + ": can be read", nil
+		return pattern + ": can be read", files, nil
 	}
 
-	return fmt.Sprintf("%s: %s, can be read", pattern, output.Counted(files, "file")), nil
+	return fmt.Sprintf("%s: %s, can be read", pattern, output.Counted(len(files), "file")), files, nil
 }
 
 // listens tries to listen on an address. While the collector runs, an address in use is the expected state.

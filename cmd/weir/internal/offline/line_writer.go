@@ -29,6 +29,9 @@ func newLineWriter(out *bufio.Writer, form string) *lineWriter {
 func (w *lineWriter) choice(input string, c request.Choice) {
 	if w.form == "text" {
 		w.printf("# %s: %s\n", input, c)
+		if doubt := c.Doubt(); doubt != "" {
+			w.printf("# %s: %s\n", input, doubt)
+		}
 	}
 }
 

@@ -1,0 +1,75 @@
+package request
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// clientDoubts count, over a sample, the records of JSON in which a member that was not taken has another address that
+// may be the client's.
+type clientDoubts struct{ of map[clientDoubt]int }
+
+// A clientDoubt is two members that may both have the client's address.
+type clientDoubt struct{ taken, other string }
+
+// see looks at a record whose client is the address of the path with that index.
+func (d *clientDoubts) see(p *jsonParser, m *jsonMapping, index int, client netip.Addr) {
+	paths := m.roles[roleIP]
+	for _, field := range paths[index+1:] {
+		d.add(p, paths[index].slot, field.slot, client)
+	}
+	for _, slot := range p.scan.found {
+		if (slot >= len(m.uses) || !m.uses[slot]) && namesClient(p.scan.paths[slot]) {
+			d.add(p, paths[index].slot, slot, client)
+		}
+	}
+}
+
+func (d *clientDoubts) add(p *jsonParser, taken, other int, client netip.Addr) {
+	address, ok := parseAddress(p.scan.textAt(other))
+	if !ok || !address.IsValid() || address == client {
+		return
+	}
+	if d.of == nil {
+		d.of = map[clientDoubt]int{}
+	}
+	d.of[clientDoubt{p.scan.paths[taken], p.scan.paths[other]}]++
+}
+
+// worst is the doubt of the most records, and their number; 0 when there is none.
+func (d *clientDoubts) worst() (worst clientDoubt, records int) {
+	for _, one := range slices.SortedFunc(maps.Keys(d.of), func(a, b clientDoubt) int {
+		return cmp.Or(cmp.Compare(a.taken, b.taken), cmp.Compare(a.other, b.other))
+	}) {
+		if d.of[one] > records {
+			worst, records = one, d.of[one]
+		}
+	}
+	return worst, records
+}
+
+// namesClient reports whether a member that no shape has for the client is named as if it had the client's address:
+// x_real_ip, client.ip, CF-Connecting-IP. nginx's realip_remote_addr is the address of a proxy.
+func namesClient(path string) bool {
+	name := strings.NewReplacer(".", "", "_", "", "-", "").Replace(strings.ToLower(path))
+	if name == "ip" || name == "ipaddress" {
+		return true
+	}
+	return name != "realipremoteaddr" && slices.ContainsFunc([]string{"clientip", "clientaddr", "clientaddress", "clienthost", "remoteip",
+		"remoteaddr", "remoteaddress", "remotehost", "realip", "connectingip", "sourceip", "sourceaddress", "srcip", "userip",
+		"peerip", "peeraddr", "peeraddress"}, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// Doubt describes two members of JSON that may both have the client's address, and how to choose; empty when there are
+// none.
+func (c Choice) Doubt() string {
+	if c.doubtful == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s is taken for the client's address, and %s has another address in %d of %d requests: name the right one, with --field ip=%s or, in weir.yaml, fields: {ip: %s}",
+		c.doubt.taken, c.doubt.other, c.doubtful, c.Lines, c.doubt.other, c.doubt.other)
+}
