@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"weir/test/page"
 )
@@ -39,6 +40,29 @@ func TestDependenciesAreExplained(t *testing.T) {
 	for _, path := range regexp.MustCompile(`(?m)(github\.com|golang\.org|go\.\w+\.\w+|go\.uber\.org)/[\w./-]+\w`).FindAllString(page, -1) {
 		if !direct[path] {
 			t.Errorf("docs/dependencies.md names %s, which go.mod does not ask for", path)
+		}
+	}
+}
+
+// Lines of pages have at most 120 columns: not those of tables, of code, and with links, which cannot be broken.
+func TestPagesWrap(t *testing.T) {
+	const most = 120
+	for _, page := range pagesWithLinks(t) {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := false
+		for n, line := range strings.Split(string(text), "\n") {
+			if strings.HasPrefix(line, "```") {
+				code = !code
+			}
+			if code || strings.HasPrefix(line, "    ") || strings.HasPrefix(line, "|") || strings.Contains(line, "](") {
+				continue
+			}
+			if columns := utf8.RuneCountInString(line); columns > most {
+				t.Errorf("%s:%d: %d columns, at most %d", page, n+1, columns, most)
+			}
 		}
 	}
 }

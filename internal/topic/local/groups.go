@@ -35,7 +35,7 @@ type seatKey struct {
 	partition int
 }
 
-// A seat is a partition in a group: who is to own it, and who does.
+// A seat is a partition in a group, with its owner now and the one that it should have.
 type seat struct {
 	seatKey
 	target *member // nil when no one reads the topic
