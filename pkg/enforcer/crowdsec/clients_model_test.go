@@ -61,7 +61,7 @@ func holders() []*holder {
 	}
 }
 
-// The list may change in any way, with restarts and failed polls. When it has been quiet for as long as bouncers keep
+// The list may change in any way, with restarts, kills and failed polls. When it has been quiet for as long as bouncers keep
 // their first end of a value, every bouncer has all addresses of the list; and after a poll none has an address that is
 // not on it.
 func TestBouncersHaveTheList(t *testing.T) {
@@ -74,10 +74,13 @@ func TestBouncersHaveTheList(t *testing.T) {
 			if !quiet {
 				s.change(random)
 			}
-			if random.IntN(25) == 0 {
+			switch random.IntN(50) {
+			case 0, 1:
 				if err := s.Save(); err != nil {
 					t.Fatal(err)
 				}
+				s.open()
+			case 2: // killed
 				s.open()
 			}
 			s.now = s.now.Add(time.Duration(1+random.IntN(9000)) * time.Millisecond)

@@ -17,9 +17,10 @@
 //
 // Once an answer was written without an error, the bouncer (its key, its address, its user agent and its filter) gets
 // the changes since then. Its cursor is kept on disk. A bouncer that is unknown, or whose cursor is older than the kept
-// changes (200,000 changes, a day), gets everything next, with lately ended decisions. After a crash bouncers get some
-// changes again, which does no harm. A decision whose end moves to a later time is sent when that is known, and once
-// more after its earlier end, because some bouncers ignore it before.
+// changes (200,000 changes, a day), gets everything next, with lately ended decisions. Decisions are on disk before a
+// bouncer gets them, so that it gets their end even after a crash. It then gets some changes again, which does no harm.
+// A decision whose end moves to a later time is sent when that is known, and once more after its earlier end, because
+// some bouncers ignore it before.
 //
 // # What it takes
 //

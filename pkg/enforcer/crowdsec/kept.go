@@ -16,7 +16,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"weir/internal/replace"
-	"weir/pkg/enforcer/outright"
 )
 
 // A table is kept as a file of JSON lines: a header, a line for each row, one for each change that ended a row, one for
@@ -86,6 +85,13 @@ func (t *table) snapshot(now time.Time) *kept {
 
 // save writes the table into a file, completely or not at all.
 func (t *table) save(path string, now time.Time) error {
+	t.journal.mu.Lock()
+	defer t.journal.mu.Unlock()
+	return t.saveLocked(path, now)
+}
+
+// saveLocked is save, with the journal locked.
+func (t *table) saveLocked(path string, now time.Time) error {
 	k := t.snapshot(now)
 	if k == nil {
 		return nil
@@ -99,7 +105,10 @@ func (t *table) save(path string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return replace.With(file, path, k.write(file))
+	if err := replace.With(file, path, k.write(file)); err != nil {
+		return err
+	}
+	return t.journal.saved(k.header.Revision)
 }
 
 // lines yields all lines except the trailer.
@@ -139,29 +148,35 @@ func (k *kept) write(to io.Writer) error {
 	return errors.Join(err, buffered.Flush())
 }
 
-// load reads a file into an empty table. A missing file is no error; an incomplete one changes nothing.
+// load reads a file, and the journal next to it, into an empty table. A missing file is no error; an incomplete one
+// changes nothing.
 func (t *table) load(path string) error {
+	t.journal.path, t.journal.broken = path, true
 	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+	if err == nil {
+		defer file.Close()
+		err = t.read(file)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	defer file.Close()
-	k, err := readKept(file)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
+	t.journal.broken = false
+	return t.replay()
+}
 
+func (t *table) read(file *os.File) error {
+	k, err := readKept(bufio.NewReaderSize(file, pieceBytes))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file.Name(), err)
+	}
 	t.restore(k)
 	return nil
 }
 
 // readKept reads the output of write, completely or not at all.
-func readKept(from io.Reader) (*kept, error) {
+func readKept(lines *bufio.Reader) (*kept, error) {
 	k, sum := &kept{}, xxhash.New()
-	for lines := bufio.NewReaderSize(from, pieceBytes); ; {
+	for {
 		text, err := lines.ReadBytes('\n')
 		if err != nil {
 			return nil, fmt.Errorf("%w: it has no end", errDamaged)
@@ -209,10 +224,7 @@ func (t *table) restore(k *kept) {
 	t.rows = len(k.rows)
 	t.changes = k.ended
 	for _, r := range k.rows {
-		if r.Scope == scopeIP || r.Scope == scopeRange {
-			r.prefix = outright.Parse(r.Value)
-		}
-		t.values[r.Value] = append(t.values[r.Value], r)
+		t.values[r.Value] = append(t.values[r.Value], r.parsed())
 		// Older changes had been forgotten, too.
 		if r.Added > t.floor {
 			t.changes = append(t.changes, change{Revision: r.Added, Row: r})

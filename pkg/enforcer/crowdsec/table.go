@@ -46,6 +46,7 @@ type table struct {
 	next        int64 // and the time (Unix ms) until which it is valid
 	bouncers    bouncers
 	connections map[bouncer]*connections
+	journal     journal
 }
 
 // A basis is the input of a table, besides the time.
