@@ -169,7 +169,7 @@ func (c *content) forget(rule string, key []byte) {
 	c.remove(rule, key)
 	c.held--
 	old.rule.count(old.record.flags(), -1)
-	if old.isOrder() {
+	if old.isOrder() && old.record.flags()&heldEnded == 0 {
 		c.unindex(old)
 	}
 }

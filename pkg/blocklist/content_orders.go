@@ -1,9 +1,29 @@
 package blocklist
 
-import "bytes"
+import (
+	"bytes"
+	"errors"
+)
 
 // Orders are stored like entries, and indexed too: prefixes are found by addresses, pauses by rules, and pardons stand
 // in the flags of their entries.
+
+// errOutdated reports an order that is older than the current one of its target. An enforcer that could not reach the
+// topics sends its orders late, and meanwhile others may have given newer ones.
+var errOutdated = errors.New("the current order of the target is newer")
+
+// clockSkew is how far an order's time may be ahead of this clock. One that is further ahead was given by a wrong clock,
+// and the next order replaces it, whatever its time.
+const clockSkew = int64(60_000)
+
+// newerThan reports whether an order is newer than another one of the same target.
+func (h Held) newerThan(o *Order, now int64) bool {
+	if !h.Found() || h.Until() <= now {
+		return false
+	}
+	at := h.Order().given()
+	return at > o.given() && at <= now+clockSkew
+}
 
 func (c *content) applyOrder(change Change, now int64) error {
 	o, err := decodeOrder(change.Key, change.Value)
@@ -12,19 +32,25 @@ func (c *content) applyOrder(change Change, now int64) error {
 	}
 
 	rule, key, _ := splitKey(change.Key)
-	if old := c.get(string(rule), key); old.Found() && bytes.Equal(old.record.value(), change.Value) {
+	old := c.get(string(rule), key)
+	if old.Found() && bytes.Equal(old.record.value(), change.Value) {
 		return nil
+	}
+	if old.newerThan(o, now) {
+		return errOutdated
 	}
 
 	// The old order leaves the indexes before the new one enters: both have the same place in them.
 	c.forget(string(rule), key)
-	until := keepUntil(o.Until, o.Ended)
-	if until <= now || o.Ended != 0 {
-		return nil // no older record can come after it: the last order is the valid one
+	h := head{until: keepUntil(o.Until, o.Ended), flags: heldOrder | byte(o.Kind)<<heldKindBit}
+	if o.Ended != 0 {
+		// It is kept for a while, so that older orders of its target, which may still come, change nothing.
+		h.until, h.flags = max(h.until, o.Ended+endedLasts), h.flags|heldEnded
 	}
-
-	h := head{until: until, flags: heldOrder | byte(o.Kind)<<heldKindBit}
-	if _, err := c.hold(Held{}, h, string(rule), key, change.Value); err != nil {
+	if h.until <= now {
+		return nil
+	}
+	if _, err := c.hold(Held{}, h, string(rule), key, change.Value); err != nil || o.Ended != 0 {
 		return err
 	}
 	return c.index(o, change.Key, now)

@@ -26,7 +26,10 @@ func (s *Set) Apply(nowMilli int64, changes ...Change) error {
 		if s.pending.resolve(change) {
 			continue
 		}
-		if err := list.apply(change, nowMilli); err != nil {
+		err := list.apply(change, nowMilli)
+		if errors.Is(err, errOutdated) {
+			s.sendAgain(list, change.Key)
+		} else if err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -73,6 +76,7 @@ type Filling struct {
 	content *content
 	brought map[string]bool // ids of pending orders that the log has
 	ordered map[string]bool // keys of the records of orders in it, lifted ones too
+	hidden  map[string]bool // keys whose last record in the log is older than their valid one
 	Last    int64           // the offset of the newest record, -1 before the first
 
 	// Elsewhere is set for a log that is another topic than that of the active list. Orders that are missing there were not
@@ -82,17 +86,20 @@ type Filling struct {
 
 // Fill begins a list.
 func (s *Set) Fill() *Filling {
-	return &Filling{set: s, content: newContent(s.limits.Entries), brought: map[string]bool{}, ordered: map[string]bool{}, Last: -1}
+	return &Filling{set: s, content: newContent(s.limits.Entries), brought: map[string]bool{}, ordered: map[string]bool{}, hidden: map[string]bool{}, Last: -1}
 }
 
 // Apply adds records to it; see Set.Apply.
 func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
 	var errs []error
 	for _, change := range changes {
-		if err := f.content.apply(change, nowMilli); err != nil {
+		err := f.content.apply(change, nowMilli)
+		if errors.Is(err, errOutdated) {
+			f.hidden[string(change.Key)] = true
+		} else if err != nil {
 			errs = append(errs, err)
 		}
-		f.note(change)
+		f.note(change, err)
 		f.Last = max(f.Last, change.Offset)
 	}
 	f.content.expire(nowMilli, len(changes))
@@ -100,9 +107,12 @@ func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
 }
 
 // note remembers the pending orders that the log has brought.
-func (f *Filling) note(change Change) {
+func (f *Filling) note(change Change, err error) {
 	if !bytes.HasPrefix(change.Key, []byte(manual+"/")) {
 		return
+	}
+	if err == nil {
+		delete(f.hidden, string(change.Key))
 	}
 	f.ordered[string(change.Key)] = true
 
@@ -160,6 +170,11 @@ func (f *Filling) Lacks(nowMilli int64) (entries int) {
 func (f *Filling) Swap(state State, nowMilli int64) {
 	f.KeepOrders(state, nowMilli)
 	f.swap(state, nil, nowMilli)
+	f.set.mu.Lock()
+	defer f.set.mu.Unlock()
+	for key := range f.hidden {
+		f.set.sendAgain(f.content, []byte(key))
+	}
 }
 
 // swap is Swap with the orders that wait for the log at the list's source.

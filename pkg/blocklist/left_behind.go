@@ -1,14 +1,27 @@
 package blocklist
 
-// LeftBehind returns the active orders that are missing in a log that was created again. Aggregators publish their
-// entries again, but only this Set still knows the orders of people. They wait for the log, and the caller that gives
-// orders must write them into it again. Each is returned once.
+// LeftBehind returns the orders that the log should have and does not: active ones that are missing in a log that was
+// created again, and those that came before an older one of the same target, which was sent late. Aggregators publish
+// their entries again, but only this Set still knows the orders of people. The caller that gives orders must write them
+// into the log again. Each is returned once.
 func (s *Set) LeftBehind() []*Order {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	orders := s.leftBehind
 	s.leftBehind = nil
 	return orders
+}
+
+// sendAgain has the current order of a record's key written into the log again: an older one came after it there, and
+// would be the one that the log keeps. The caller holds the lock.
+func (s *Set) sendAgain(c *content, record []byte) {
+	rule, key, ok := splitKey(record)
+	if !ok || len(s.leftBehind) == maxLocal {
+		return
+	}
+	if h := c.get(string(rule), key); h.Found() {
+		s.leftBehind = append(s.leftBehind, h.Order())
+	}
 }
 
 // KeepOrders makes the orders of the active list that the next one leaves behind wait for the log. Swap does it too.

@@ -28,6 +28,9 @@ type Order struct {
 	Why     string // the reason given
 }
 
+// given returns when the order was given, or lifted. Of two orders of one target the newer one is valid.
+func (o *Order) given() int64 { return max(o.From, o.Ended) }
+
 // pardons reports whether a pardon covers an entry of its rule and key.
 func (o *Order) pardons(e *Entry) bool { return o.Pardons == e.ID || e.From <= o.From }
 
@@ -68,8 +71,8 @@ const (
 	pardonWord = "pardon"
 )
 
-// RecordKey returns the key of the order's record. Block and allow of one scope and value share it: the last one is
-// valid.
+// RecordKey returns the key of the order's record. Block and allow of one scope and value share it: the newest is
+// valid, and of several from one instant the last.
 func (o *Order) RecordKey() []byte {
 	switch o.Kind {
 	case OrderPause:

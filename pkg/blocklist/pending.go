@@ -2,6 +2,7 @@ package blocklist
 
 import (
 	"encoding/hex"
+	"errors"
 	"maps"
 	"slices"
 
@@ -45,10 +46,13 @@ func (p *pending) resolve(change Change) bool {
 		return false
 	}
 
-	// Any other record is overridden: the order will be the last one of its target in the log.
+	// Any other record is overridden, because the order will come after it, unless it is newer than the order.
 	brought, err := decodeOrder(change.Key, change.Value)
-	if err != nil || brought.ID != w.order.ID {
+	if err != nil {
 		return true
+	}
+	if brought.ID != w.order.ID {
+		return brought.given() <= w.order.given()
 	}
 
 	for _, orders := range []map[string]*waiting{p.own, p.above} {
@@ -67,8 +71,8 @@ func (p *pending) drop(ids map[string]bool) {
 	}
 }
 
-// Order applies an order at once. The order stays until the log has brought it (its id), whatever other records of the
-// same target the log brings until then: the order is going to be the last one there.
+// Order applies an order at once. The order stays until the log has brought it (its id), or a newer one of the same
+// target.
 func (s *Set) Order(o *Order, nowMilli int64) error {
 	w, err := newWaiting(o)
 	if err != nil {
@@ -81,7 +85,31 @@ func (s *Set) Order(o *Order, nowMilli int64) error {
 	err = s.list.Load().apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
 	s.edits.Add(1)
 	s.notify()
+	if errors.Is(err, errOutdated) {
+		return nil // the log has brought a newer one meanwhile
+	}
 	return err
+}
+
+// Follow gives an order no earlier time than the current one of its target has, which it replaces: the clock of the
+// machine that gave that one may be ahead.
+func (s *Set) Follow(o *Order, nowMilli int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rule, key, ok := splitKey(o.RecordKey())
+	if !ok {
+		return
+	}
+	old := s.list.Load().get(string(rule), key)
+	if !old.newerThan(o, nowMilli) {
+		return
+	}
+	if at := old.Order().given(); o.Ended != 0 {
+		o.Ended = at
+	} else {
+		o.From = at
+		o.Until = max(o.Until, at+1)
+	}
 }
 
 func newWaiting(o *Order) (*waiting, error) {

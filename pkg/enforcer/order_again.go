@@ -11,14 +11,15 @@ import (
 // againAtOnce is how many orders are sent again in one parcel.
 const againAtOnce = 1000
 
-// orderAgain sends manual entries again that the topic no longer has, because it was created again. They are the same orders with their ids, so that several enforcers can do it without harm. It sends no
-// events.
+// orderAgain sends manual entries again that the topic no longer has, because it was created again, or because an older
+// one of the same target came after them. They are the same orders with their ids, so that several enforcers can do it
+// without harm. It sends no events.
 func (e *Enforcer) orderAgain(ctx context.Context) {
 	set := e.config.Set
 	for {
 		changed := set.Changed()
 		if orders := set.LeftBehind(); len(orders) > 0 {
-			e.config.Logger.Info("the blocklist's topic no longer has some manual entries, and they are sent again", "orders", len(orders))
+			e.config.Logger.Info("the blocklist's topic does not have some manual entries, or older ones behind them, and they are sent again", "orders", len(orders))
 			e.putAgain(orders)
 		}
 

@@ -59,6 +59,9 @@ const usualPatience = 500 * time.Millisecond
 
 // put applies all orders: on disk, then here, then in the topics, for which it does not wait long.
 func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
+	for _, order := range o.orders {
+		e.config.Set.Follow(order, o.now)
+	}
 	p, err := e.pack(o)
 	if err != nil {
 		return inForce{}, "", err
