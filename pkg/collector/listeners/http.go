@@ -255,6 +255,7 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (pipeline.Ou
 	p := newPost(sender, kind == kindJSON, func() {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the writer of a test has no deadline
 	})
+	p.form = fromForm(r)
 	if err := h.take(p, r); err != nil {
 		return pipeline.Outcome{}, h.unread(err)
 	}
@@ -285,6 +286,10 @@ func (h *httpSource) take(p *post, r *http.Request) (err error) {
 	if err := p.each(func([]byte) error { return nil }); err != nil {
 		return err
 	}
+	if p.joined() {
+		return errJoined
+	}
+	p.remedy = p.remedies()
 	if !p.state.CompareAndSwap(postArrives, postWaits) {
 		return errFull
 	}
@@ -358,7 +363,7 @@ func (h *httpSource) await(r *http.Request, p *post) (pipeline.Outcome, *httpPro
 	why := errPending
 	select {
 	case got := <-p.done:
-		return settled(got)
+		return settled(got, p.remedy)
 	case <-patience.C:
 	case <-r.Context().Done():
 		why = errStopping // or the client has gone
@@ -376,7 +381,7 @@ func (h *httpSource) await(r *http.Request, p *post) (pipeline.Outcome, *httpPro
 
 	select {
 	case got := <-p.done:
-		return settled(got)
+		return settled(got, p.remedy)
 	default:
 		return pipeline.Outcome{}, problem(http.StatusServiceUnavailable, why)
 	}

@@ -53,6 +53,9 @@ const (
 	kindJSON
 )
 
+// formType is the type of a body that curl sends by itself.
+const formType = "application/x-www-form-urlencoded"
+
 // errType is the error for a content type that is not supported.
 var errType = errors.New("is not supported: send lines as text/plain or application/x-ndjson, or JSON as application/json")
 
@@ -60,7 +63,7 @@ var errType = errors.New("is not supported: send lines as text/plain or applicat
 func bodyKind(contentType string) (kind int, err error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch main, sub, _ := strings.Cut(media, "/"); {
-	case contentType == "", main == "text", media == "application/octet-stream", media == "application/x-www-form-urlencoded":
+	case contentType == "", main == "text", media == "application/octet-stream", media == formType:
 		return kindLines, nil
 	case media == "application/json", strings.HasSuffix(sub, "+json"):
 		return kindJSON, nil
@@ -77,14 +80,20 @@ func bodyKind(contentType string) (kind int, err error) {
 	return 0, fmt.Errorf("%.100s %w", media, errType)
 }
 
-func settled(got counting) (pipeline.Outcome, *httpProblem) {
+// fromForm reports whether a body has the type that curl sends by itself.
+func fromForm(r *http.Request) bool {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return media == formType
+}
+
+func settled(got counting, remedy string) (pipeline.Outcome, *httpProblem) {
 	if errors.Is(got.err, errFull) {
 		return pipeline.Outcome{}, problem(http.StatusTooManyRequests, errFull)
 	}
 	if got.err != nil {
 		return pipeline.Outcome{}, problem(http.StatusInternalServerError, got.err)
 	}
-	if wrong := unreadable(got.Outcome); wrong != nil {
+	if wrong := unreadable(got.Outcome, remedy); wrong != nil {
 		return pipeline.Outcome{}, wrong
 	}
 	return got.Outcome, nil
@@ -92,7 +101,7 @@ func settled(got counting) (pipeline.Outcome, *httpProblem) {
 
 // unreadable is the answer to a body without a readable request. A 200 would hide from the sender that all was in
 // vain.
-func unreadable(got pipeline.Outcome) *httpProblem {
+func unreadable(got pipeline.Outcome, remedy string) *httpProblem {
 	answer := answerTo(got)
 	unread := int64(0)
 	for _, n := range answer.Unread {
@@ -101,7 +110,7 @@ func unreadable(got pipeline.Outcome) *httpProblem {
 	if answer.Requests == 0 || unread < answer.Requests {
 		return nil
 	}
-	wrong := problem(http.StatusBadRequest, fmt.Errorf("none of the %d requests could be read: set this source's format and envelope to those of your data (weir parse shows how they are read)", answer.Requests))
+	wrong := problem(http.StatusBadRequest, fmt.Errorf("none of the %d requests could be read: %s", answer.Requests, remedy))
 	wrong.Requests, wrong.Unread = answer.Requests, answer.Unread
 	return wrong
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -29,6 +30,8 @@ const (
 type post struct {
 	body      []byte
 	json      bool
+	form      bool   // its type is the one that curl sends by itself
+	remedy    string // if none of its requests can be read
 	sender    string
 	interrupt func() // the reading of its body
 	state     atomic.Int32
@@ -121,6 +124,50 @@ func (p *post) add(ctx context.Context, s *pipeline.Stream, record []byte) error
 	}
 	return s.Add(ctx, record, s.Position()+1)
 }
+
+// newlines is the remedy for lines that curl has joined.
+const newlines = "curl's --data removes the newlines of a file: use --data-binary"
+
+var errJoined = errors.New("the body has several lines without a newline between them: " + newlines)
+
+// joined reports whether the body consists of joined lines of a web server's log. Formats that take anything behind a
+// line would read them as one request. The sign is a second time of a request that is not in quotes, behind the request
+// of the first: a client's text is in quotes there.
+func (p *post) joined() bool {
+	if !p.form || p.json || bytes.IndexByte(p.body, '\n') >= 0 {
+		return false
+	}
+	quotes, begin := 0, 0 // the quotes before, and where the text behind the last one begins
+	for i := 0; i < len(p.body); i++ {
+		switch quoted := quotes%2 == 1; {
+		case p.body[i] == '\\' && quoted:
+			i++
+		case p.body[i] == '"':
+			quotes++
+			begin = i + 1
+		case p.body[i] == '[' && !quoted && quotes > 0:
+			if before := bytes.Fields(p.body[begin:i]); len(before) > 2 && string(before[len(before)-2]) == "-" && logTime.Match(p.body[i:]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+var logTime = regexp.MustCompile(`^\[\d\d/[A-Z][a-z][a-z]/\d{4}:`)
+
+// remedies returns what to do if no request of the body can be read.
+func (p *post) remedies() string {
+	switch {
+	case bytes.HasPrefix(p.body, []byte{0x1f, 0x8b}):
+		return "the body is compressed with gzip: declare that with Content-Encoding: gzip"
+	case p.form && !p.json && bytes.IndexByte(p.body, '\n') < 0:
+		return newlines + "; or " + ownFormat
+	}
+	return ownFormat
+}
+
+const ownFormat = "set this source's format and envelope to those of your data (weir parse shows how they are read)"
 
 var errEnough = errors.New("enough")
 

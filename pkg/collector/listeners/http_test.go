@@ -587,6 +587,47 @@ func TestHTTPNamesUnreadableBodies(t *testing.T) {
 	b.sink.Await(t, b.Want)
 }
 
+// curl's --data @FILE removes the newlines of the file. Formats that take anything behind a line would count such a body
+// as one request.
+func TestHTTPRefusesLinesThatCurlJoined(t *testing.T) {
+	b := newHTTPBench(t)
+	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
+	b.start()
+	const form = "application/x-www-form-urlencoded"
+	at := time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700")
+	combined := `192.0.2.9 - - [` + at + `] "GET / HTTP/1.1" 200 5 "-" "c"`
+	for _, line := range []string{
+		combined, combined + ` "-"`, combined + ` 0.123`, combined + ` weir="-"`, combined + ` "-" "\" [" x`, "shop.example:443 " + combined,
+		"shop.example " + combined, `192.0.2.9 - alice [` + at + `] "GET / HTTP/1.1" 200 5`, `{"time":"` + time.Now().UTC().Format(time.RFC3339) + `","ip":"192.0.2.9"}`,
+	} {
+		b.Want["per-ip 192.0.2.9"] += 4
+		for _, lines := range []string{strings.Repeat(line+"\n", 3), line} {
+			if reply := b.post(strings.NewReader(lines), "Content-Type", form); reply.status != 200 || len(reply.answer.Unread) != 0 {
+				t.Errorf("%q: %+v", lines, reply)
+			}
+		}
+		if reply := b.post(strings.NewReader(strings.Repeat(line, 3)), "Content-Type", form); reply.status != 400 || !strings.Contains(reply.detail, "--data-binary") {
+			t.Errorf("%q, joined: %+v", line, reply)
+		}
+	}
+
+	// What a client can write into its own line does not have the line refused.
+	const agent = `"192.0.2.8 - - [`
+	for _, line := range []string{
+		strings.Replace(combined, `"c"`, `"\`+agent+at+`] \"GET / HTTP/1.1\" 200 5"`, 1), strings.Replace(combined, `"c"`, `"\x22192.0.2.8 - - [`+at+`] \x22"`, 1),
+		strings.Replace(combined, "- - [", "- a - [["+at+" [", 1), strings.Replace(combined, "/ HTTP", "/["+at+"] HTTP", 1),
+	} {
+		b.Want["per-ip 192.0.2.9"]++
+		if reply := b.post(strings.NewReader(line), "Content-Type", form); reply.status != 200 || len(reply.answer.Unread) != 0 {
+			t.Errorf("%q: %+v", line, reply)
+		}
+	}
+	if reply := b.post(strings.NewReader("\x1f\x8b\x08...")); reply.status != 400 || !strings.Contains(reply.detail, "Content-Encoding: gzip") {
+		t.Errorf("%+v", reply)
+	}
+	b.sink.Await(t, b.Want)
+}
+
 // One host that uses all its connections, and asks without a key again and again, does not keep out a sender with a
 // key.
 func TestHTTPOneHostDoesNotKeepOutASenderWithAKey(t *testing.T) {
