@@ -10,10 +10,13 @@
 //
 // The last three apply only to a public IPv4 address. No translator writes a private or loopback address that way, and
 // a sender must not turn into 127.0.0.1 or 10.0.0.1, which an allow entry or client.trusted_proxies may name. The
-// package allocates nothing.
+// package allocates nothing, except Text and errors.
 package address
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+)
 
 var (
 	nat64      = netip.MustParsePrefix("64:ff9b::/96")
@@ -62,6 +65,35 @@ func PlainPrefix(p netip.Prefix) netip.Prefix {
 	}
 	return netip.PrefixFrom(carried, bits).Masked()
 }
+
+// Parse reads an address or a prefix, in the form that clients are counted by. An address becomes a prefix of one address.
+func Parse(text string) (netip.Prefix, error) {
+	if strings.IndexByte(text, '/') >= 0 {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return netip.Prefix{}, err
+		}
+		return PlainPrefix(prefix), nil
+	}
+
+	ip, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Prefix{}, err
+	}
+	ip = Plain(ip)
+	return netip.PrefixFrom(ip, ip.BitLen()), nil
+}
+
+// Append appends a prefix as keys have it: a single address without its length.
+func Append(b []byte, p netip.Prefix) []byte {
+	if p.IsSingleIP() {
+		return p.Addr().AppendTo(b)
+	}
+	return p.AppendTo(b)
+}
+
+// Text returns a prefix in the form of Append.
+func Text(p netip.Prefix) string { return string(Append(nil, p)) }
 
 // carries returns the public IPv4 address within an IPv6 address.
 func carries(ip netip.Addr) (carried netip.Addr, ok bool) {

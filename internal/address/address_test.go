@@ -87,3 +87,24 @@ func TestPlainAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestParseAndText(t *testing.T) {
+	for text, want := range map[string]string{
+		"203.0.113.7":            "203.0.113.7",
+		"203.0.113.7/32":         "203.0.113.7",
+		"203.0.113.9/24":         "203.0.113.0/24",
+		"::ffff:203.0.113.7":     "203.0.113.7",
+		"::ffff:203.0.113.0/120": "203.0.113.0/24",
+		"2001:db8::1/64":         "2001:db8::/64",
+		"fe80::1%eth0":           "fe80::1",
+	} {
+		if prefix, err := Parse(text); err != nil || Text(prefix) != want {
+			t.Errorf("%s: %v, %v, want %s", text, prefix, err, want)
+		}
+	}
+	for _, text := range []string{"", "alice", "203.0.113.7/33", "/24", "fe80::1%eth0/64"} {
+		if prefix, err := Parse(text); err == nil || prefix.IsValid() {
+			t.Errorf("%q is read as %v", text, prefix)
+		}
+	}
+}

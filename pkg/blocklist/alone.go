@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"weir/internal/address"
+	"weir/internal/keytext"
 )
 
 // CheckAlone is Check for callers that do not know the rules. It asks the orders, and every rule whose keys are one
@@ -52,7 +53,7 @@ func (c *content) byPrefixes(answer *Answer, rule string, f *form, ip netip.Addr
 		}
 		var room [64]byte
 		prefix, _ := ip.Prefix(bits)
-		c.byKey(answer, rule, appendPrefix(room[:0], prefix), now)
+		c.byKey(answer, rule, address.Append(room[:0], prefix), now)
 	}
 }
 
@@ -61,9 +62,9 @@ func (c *content) byText(answer *Answer, rule, text string, now int64) {
 	if text == "" {
 		return
 	}
-	if plain(text) {
-		c.byKey(answer, rule, bytesOf(text), now)
-		return
+	key := bytesOf(text)
+	if !keytext.IsPlain(text) {
+		key = keytext.Cut(keytext.Append(nil, text, false), 0)
 	}
-	c.byKey(answer, rule, appendKey(nil, text), now)
+	c.byKey(answer, rule, key, now)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/keytext"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -17,10 +18,10 @@ func TestKeysOfTextsAreTheRules(t *testing.T) {
 	for _, text := range []string{"alice", `DOMAIN\alice`, "a b", "ä\x00\xff…#", "\u2028", "\ufffd", strings.Repeat("x", 256), strings.Repeat("x", 257),
 		strings.Repeat("ä", 200), strings.Repeat(`\`, 150), "xx" + strings.Repeat("\x01", 100), strings.Repeat("€", 100)} {
 		want, ok := key.Append(nil, &request.Request{User: text})
-		if got := string(appendKey([]byte("before"), text)); !ok || got != "before"+string(want) {
+		if got := string(keytext.Cut(keytext.Append([]byte("before"), text, false), len("before"))); !ok || got != "before"+string(want) {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
-		if plain(text) && text != string(want) {
+		if keytext.IsPlain(text) && text != string(want) {
 			t.Errorf("%q is no key", text)
 		}
 	}

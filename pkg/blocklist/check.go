@@ -46,8 +46,7 @@ func (c *content) byAddress(answer *Answer, kind Kind, ip netip.Addr, now int64)
 		return
 	}
 	var room [64]byte
-	state, record := c.find(ipRule, appendPrefix(room[:0], prefix))
-	answer.order(Held{state, record}, now)
+	answer.order(c.get(ipRule, address.Append(room[:0], prefix)), now)
 }
 
 const (
@@ -55,24 +54,15 @@ const (
 	userRule = manual + "/" + scopeUser
 )
 
-func appendPrefix(b []byte, p netip.Prefix) []byte {
-	if p.IsSingleIP() {
-		return p.Addr().AppendTo(b)
-	}
-	return p.AppendTo(b)
-}
-
 // byFields asks for orders of scopes other than ip.
 func (c *content) byFields(answer *Answer, a *Asked, now int64) {
 	if a.User != "" {
-		state, record := c.find(userRule, bytesOf(a.User))
-		answer.order(Held{state, record}, now)
+		answer.order(c.get(userRule, bytesOf(a.User)), now)
 	}
 	for i := range a.Fields {
 		var room [64]byte
 		name := append(append(room[:0], manual+"/"...), a.Fields[i].Name...)
-		state, record := c.find(textOf(name), bytesOf(a.Fields[i].Value))
-		answer.order(Held{state, record}, now)
+		answer.order(c.get(textOf(name), bytesOf(a.Fields[i].Value)), now)
 	}
 }
 
@@ -90,15 +80,14 @@ func (a *Answer) order(h Held, now int64) {
 
 // byKey asks for a rule's entry.
 func (c *content) byKey(answer *Answer, rule string, key []byte, now int64) {
-	state, record := c.find(rule, key)
-	h := Held{state, record}
+	h := c.get(rule, key)
 	switch {
 	case !h.inForce(now):
 	case h.Shadow():
 		if !answer.Shadow.Found() || h.Until() > answer.Shadow.Until() {
 			answer.Shadow = h
 		}
-	case state.pausedUntil.Load() > now:
+	case h.rule.pausedUntil.Load() > now:
 		answer.Paused = true
 	case h.Until() > answer.until():
 		answer.Entry = h

@@ -1,6 +1,9 @@
 package blocklist
 
-import "net/netip"
+import (
+	"net/netip"
+	"weir/internal/address"
+)
 
 // inForce yields the active entries and orders.
 func (f frozen) inForce(now int64, yield func(Held) bool) {
@@ -22,7 +25,7 @@ func parseWanted(text string) wanted {
 	if scope, value, err := ParseTarget(text); err == nil {
 		w.scope, w.value = scope, value
 		if scope == scopeIP {
-			w.prefix, _ = parsePrefix(value)
+			w.prefix, _ = address.Parse(value)
 		}
 	}
 	return w
@@ -40,7 +43,7 @@ func (w wanted) in(e *Entry) bool {
 		if name != scopeIP || !w.prefix.IsValid() {
 			continue
 		}
-		if other, err := parsePrefix(value); err == nil && other.Overlaps(w.prefix) {
+		if other, err := address.Parse(value); err == nil && other.Overlaps(w.prefix) {
 			return true
 		}
 	}

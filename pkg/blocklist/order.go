@@ -3,7 +3,6 @@ package blocklist
 import (
 	"bytes"
 	"fmt"
-	"net/netip"
 	"strings"
 
 	"weir/internal/address"
@@ -161,31 +160,6 @@ func validTarget(scope, value string) bool {
 	if scope != scopeIP {
 		return true
 	}
-	prefix, err := parsePrefix(value)
-	return err == nil && prefixText(prefix) == value
-}
-
-func parsePrefix(text string) (netip.Prefix, error) {
-	if !strings.Contains(text, "/") {
-		ip, err := netip.ParseAddr(text)
-		if err != nil {
-			return netip.Prefix{}, err
-		}
-		ip = address.Plain(ip)
-		return netip.PrefixFrom(ip, ip.BitLen()), nil
-	}
-
-	prefix, err := netip.ParsePrefix(text)
-	if err != nil {
-		return prefix, err
-	}
-	return address.PlainPrefix(prefix), nil
-}
-
-// prefixText writes a prefix as keys have it: a single address without its length.
-func prefixText(p netip.Prefix) string {
-	if p.IsSingleIP() {
-		return p.Addr().String()
-	}
-	return p.String()
+	prefix, err := address.Parse(value)
+	return err == nil && address.Text(prefix) == value
 }

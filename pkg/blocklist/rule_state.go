@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"weir/internal/address"
 )
 
 // A ruleState is the state of a rule, or of a scope of orders, whose name is manual/SCOPE.
@@ -50,7 +51,7 @@ func (f *form) has(field, key string) bool {
 	if f.field != field || field != scopeIP {
 		return f.field == field
 	}
-	prefix, err := parsePrefix(key)
+	prefix, err := address.Parse(key)
 	return err == nil && f.lengths(prefix.Addr())[prefix.Bits()]
 }
 
@@ -74,7 +75,7 @@ func onlyField(e *Entry) string {
 
 // address notes the length of a key's prefix.
 func (f *form) address(key string) bool {
-	prefix, err := parsePrefix(key)
+	prefix, err := address.Parse(key)
 	if err == nil {
 		f.lengths(prefix.Addr())[prefix.Bits()] = true
 	}

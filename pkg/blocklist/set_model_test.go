@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"weir/internal/address"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -167,8 +168,8 @@ func (w *world) order() *Order {
 	case 3:
 		o.Scope, o.Value = "host", "example.org"
 	default:
-		address := w.address()
-		o.Scope, o.Value = "ip", prefixText(netip.PrefixFrom(address, address.BitLen()-w.IntN(3)*8).Masked())
+		single := w.address()
+		o.Scope, o.Value = "ip", address.Text(netip.PrefixFrom(single, single.BitLen()-w.IntN(3)*8).Masked())
 	}
 	if o.Scope != "" && w.IntN(3) == 0 {
 		o.Kind = OrderAllow
@@ -315,9 +316,9 @@ func finds(text string, e *Entry) bool {
 	if e.Key == text {
 		return true
 	}
-	wanted, err := parsePrefix(text)
+	wanted, err := address.Parse(text)
 	for name, value := range e.Fields {
-		field, bad := parsePrefix(value)
+		field, bad := address.Parse(value)
 		if name+":"+value == text || err == nil && name == "ip" && bad == nil && wanted.Overlaps(field) {
 			return true
 		}

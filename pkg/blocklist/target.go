@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"weir/internal/address"
 	"weir/pkg/request"
 )
 
@@ -28,8 +29,8 @@ func validScope(scope string) bool {
 // form.
 func ParseTarget(text string) (scope, value string, err error) {
 	text = strings.TrimSpace(text)
-	if prefix, err := parsePrefix(text); err == nil {
-		return scopeIP, prefixText(prefix), nil
+	if prefix, err := address.Parse(text); err == nil {
+		return scopeIP, address.Text(prefix), nil
 	}
 
 	// An IPv6 address has colons too, but was read above.
@@ -52,11 +53,11 @@ func ParseTarget(text string) (scope, value string, err error) {
 }
 
 func parseAddressTarget(text string) (scope, value string, err error) {
-	prefix, err := parsePrefix(text)
+	prefix, err := address.Parse(text)
 	if err != nil {
 		return "", "", fmt.Errorf("%q is no address and no prefix", text)
 	}
-	return scopeIP, prefixText(prefix), nil
+	return scopeIP, address.Text(prefix), nil
 }
 
 // ErrOrder refuses an impossible order.
@@ -67,6 +68,6 @@ func (o *Order) Prefix() netip.Prefix {
 	if o.Scope != scopeIP {
 		return netip.Prefix{}
 	}
-	prefix, _ := parsePrefix(o.Value)
+	prefix, _ := address.Parse(o.Value)
 	return prefix
 }

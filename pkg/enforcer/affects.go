@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"weir/internal/address"
 	"weir/pkg/blocklist"
 	"weir/pkg/request"
 )
@@ -40,7 +41,7 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 	if own := e.caller(r); own.IsValid() && prefix.Contains(own) {
 		affected = append(affected, fmt.Sprintf("your own address, %s", own))
 	}
-	for _, loopback := range loopbacks {
+	for _, loopback := range thisMachine {
 		if prefix.Overlaps(loopback) {
 			affected = append(affected, fmt.Sprintf("this machine itself (loopback, %s), where a firewall or an edge keeps the list", loopback))
 		}
@@ -56,8 +57,6 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 func holdsIPv4(prefix netip.Prefix) bool { return prefix.Bits() < 96 && prefix.Contains(firstMapped) }
 
 var firstMapped = netip.MustParseAddr("::ffff:0:0")
-
-var loopbacks = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 // affectsAll handles orders for other fields than addresses: values that nearly every request has.
 func affectsAll(o *blocklist.Order) []string {
@@ -92,11 +91,7 @@ const maxShown = 5
 func prefixesIn(all []netip.Prefix) string {
 	names := make([]string, 0, maxShown)
 	for _, prefix := range all[:min(len(all), maxShown)] {
-		if prefix.IsSingleIP() {
-			names = append(names, prefix.Addr().String())
-			continue
-		}
-		names = append(names, prefix.String())
+		names = append(names, address.Text(prefix))
 	}
 
 	text := strings.Join(names, ", ")

@@ -37,7 +37,7 @@ type ruling struct {
 	askings    sync.Pool    // of *asking
 }
 
-// thisMachine are addresses that no firewall may block.
+// thisMachine are addresses that no firewall may block: loopback.
 var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
 // A fieldHeader is the header of a further field.

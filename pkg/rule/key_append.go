@@ -1,8 +1,6 @@
 package rule
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -12,17 +10,13 @@ import (
 	"golang.org/x/net/idna"
 
 	"weir/internal/address"
+	"weir/internal/keytext"
 	"weir/pkg/request"
 )
 
 // MaxKeyBytes is the length of the longest key. A longer one becomes its beginning, "…#" and a hash of the complete
 // key.
-const MaxKeyBytes = 256
-
-const (
-	cutMark   = "…#" // only in a key that was cut: in a value it is escaped
-	hashBytes = 16
-)
+const MaxKeyBytes = keytext.MaxBytes
 
 // Append appends the canonical form of r's key to b, with the path in the default form; a Judge uses the form that its
 // rules require. If r lacks a part of the key, ok is false and b is unchanged.
@@ -46,10 +40,7 @@ func (k Key) append(b []byte, s *subject) (key []byte, ok bool) {
 		}
 	}
 
-	if len(b)-start > MaxKeyBytes {
-		b = cut(b, start)
-	}
-	return b, true
+	return keytext.Cut(b, start), true
 }
 
 // append appends nothing when r lacks the part.
@@ -59,21 +50,21 @@ func (p *part) append(b []byte, s *subject, listed bool) []byte {
 	case "ip":
 		return p.appendAddress(b, r.IP)
 	case "user":
-		return appendText(b, r.User, listed)
+		return keytext.Append(b, r.User, listed)
 	case "host":
 		return appendHost(b, r.Host, listed)
 	case "path":
-		return appendText(b, s.path(), listed)
+		return keytext.Append(b, s.path(), listed)
 	case "raw_path":
-		return appendText(b, r.Path, listed)
+		return keytext.Append(b, r.Path, listed)
 	case "method":
-		return appendText(b, s.method(), listed)
+		return keytext.Append(b, s.method(), listed)
 	case "query":
-		return appendText(b, r.Query, listed)
+		return keytext.Append(b, r.Query, listed)
 	case "agent":
-		return appendText(b, r.Agent, listed)
+		return keytext.Append(b, r.Agent, listed)
 	case "referrer":
-		return appendText(b, r.Referrer, listed)
+		return keytext.Append(b, r.Referrer, listed)
 	case "status":
 		if r.Status == 0 {
 			return b
@@ -82,7 +73,7 @@ func (p *part) append(b []byte, s *subject, listed bool) []byte {
 	}
 
 	// Every other name is of a further field (parsePart).
-	return appendText(b, field(r, p.name), listed)
+	return keytext.Append(b, field(r, p.name), listed)
 }
 
 // field is the value of a further field, or "".
@@ -115,7 +106,7 @@ func (p *part) appendAddress(b []byte, ip netip.Addr) []byte {
 // appendHost appends a host name in lower case, without port and trailing dot.
 func appendHost(b []byte, host string, listed bool) []byte {
 	start := len(b)
-	b = appendText(b, bareHost(host), listed)
+	b = keytext.Append(b, bareHost(host), listed)
 	lower(b[start:])
 	return b
 }
@@ -247,87 +238,4 @@ func oneSpelling(address string) string {
 		return address
 	}
 	return ip.String()
-}
-
-// plain are the bytes that stand for themselves wherever they are, except the space.
-var plain = func() (table [256]bool) {
-	for c := '!'; c <= '~'; c++ {
-		table[c] = c != '\\'
-	}
-	return table
-}()
-
-// appendText appends text so that it can be printed and read back: a backslash doubled, every byte that is not part of
-// a printable character as \xNN; in a list of parts a space too.
-func appendText(b []byte, text string, listed bool) []byte {
-	start := 0
-	for i := 0; i < len(text); {
-		if plain[text[i]] || (text[i] == ' ' && !listed) {
-			i++
-			continue
-		}
-
-		// Ordinary bytes are copied in runs; only here are characters decoded.
-		size, keep := printable(text[i:])
-		if keep {
-			i += size
-			continue
-		}
-
-		b = append(b, text[start:i]...)
-		for end := i + size; i < end; i++ {
-			b = appendEscaped(b, text[i])
-		}
-
-		start = i
-	}
-
-	return append(b, text[start:]...)
-}
-
-// printable is the size of the first character of text, and whether it needs no escape.
-func printable(text string) (size int, keep bool) {
-	r, size := utf8.DecodeRuneInString(text)
-	if r < utf8.RuneSelf || (r == utf8.RuneError && size == 1) {
-		return 1, false
-	}
-	return size, unicode.IsPrint(r) && !strings.HasPrefix(text, cutMark)
-}
-
-func appendEscaped(b []byte, c byte) []byte {
-	if c == '\\' {
-		return append(b, `\\`...)
-	}
-	const digits = "0123456789abcdef"
-	return append(b, '\\', 'x', digits[c>>4], digits[c&15])
-}
-
-// cut shortens a key that is too long to its beginning, "…#" and a hash of the complete key.
-func cut(b []byte, start int) []byte {
-	sum := sha256.Sum256(b[start:])
-	end := start
-
-	// The end is between characters and between escapes, so that Fields can read what is left.
-	for limit := start + MaxKeyBytes - len(cutMark) - 2*hashBytes; ; {
-		size := unit(b[end:])
-		if end+size > limit {
-			break
-		}
-		end += size
-	}
-	b = append(b[:end], cutMark...)
-	return hex.AppendEncode(b, sum[:hashBytes])
-}
-
-// unit is the length of the character or escape at the start of b.
-func unit(b []byte) int {
-	if b[0] == '\\' {
-		// The length of the escape at the start of b.
-		if len(b) > 1 && b[1] == 'x' {
-			return min(4, len(b))
-		}
-		return min(2, len(b))
-	}
-	_, size := utf8.DecodeRune(b)
-	return size
 }

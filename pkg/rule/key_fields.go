@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"weir/internal/keytext"
 	"weir/internal/network"
 )
 
@@ -23,7 +24,7 @@ func (k Key) Fields(key string) map[string]string {
 	return fields
 }
 
-// unescape undoes appendText.
+// unescape undoes keytext.Append.
 func unescape(text string) string {
 	if !strings.Contains(text, `\`) {
 		return text
@@ -62,7 +63,7 @@ func (k Key) Canonical(typed string) (string, error) {
 	}
 
 	// A key that was cut has lost the parts behind the cut.
-	if len(words) > len(k.parts) || len(words) < len(k.parts) && !strings.Contains(typed, cutMark) {
+	if len(words) > len(k.parts) || len(words) < len(k.parts) && !strings.Contains(typed, keytext.CutMark) {
 		return "", fmt.Errorf("%q has %d parts; write %s with a space between", typed, len(words), strings.Join(k.Words(), " and "))
 	}
 

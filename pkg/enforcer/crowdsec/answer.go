@@ -4,8 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-
-	"weir/pkg/enforcer/outright"
+	"weir/internal/address"
 )
 
 // An answer is the part of the list that a bouncer gets. No value is in both lists: bouncers do not agree on which they
@@ -100,7 +99,7 @@ func (t *table) find(f *filter) (found []*row) {
 	case f.within.IsValid() && f.contains:
 		for bits := f.within.Bits(); bits >= 0; bits-- {
 			around := netip.PrefixFrom(f.within.Addr(), bits).Masked()
-			take(t.values[outright.Text(around)])
+			take(t.values[address.Text(around)])
 		}
 	default:
 		for _, rows := range t.values {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/address"
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/outright"
 )
@@ -137,7 +138,7 @@ func (s *site) change(random *rand.Rand) {
 func (s *site) outright() map[string]bool {
 	values := map[string]bool{}
 	for someone := range outright.All(s.list, testRules, s.now.UnixMilli()) {
-		values[outright.Text(someone.Prefix)] = true
+		values[address.Text(someone.Prefix)] = true
 	}
 	return values
 }

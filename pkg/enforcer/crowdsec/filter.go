@@ -86,18 +86,11 @@ func (f *filter) parseAddress(query url.Values, name string) error {
 		return nil
 	}
 	text := query.Get(name)
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		f.within = address.PlainPrefix(prefix)
-		return nil
-	}
-
-	ip, err := netip.ParseAddr(text)
+	prefix, err := address.Parse(text)
 	if err != nil {
 		return fmt.Errorf("unable to convert '%s' to int: invalid ip address '%s': invalid ip address / range", text, text)
 	}
-
-	ip = address.Plain(ip)
-	f.within = netip.PrefixFrom(ip, ip.BitLen())
+	f.within = prefix
 	return nil
 }
 

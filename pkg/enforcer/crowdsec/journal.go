@@ -11,8 +11,7 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"weir/pkg/enforcer/outright"
+	"weir/internal/address"
 )
 
 // A journal keeps the changes of a table since it was saved, in a file next to the saved one. Without it, a process that
@@ -149,7 +148,7 @@ func (t *table) apply(k *kept) {
 // parsed sets the prefix of a row that was read.
 func (r *row) parsed() *row {
 	if r.Scope == scopeIP || r.Scope == scopeRange {
-		r.prefix = outright.Parse(r.Value)
+		r.prefix, _ = address.Parse(r.Value)
 	}
 	return r
 }

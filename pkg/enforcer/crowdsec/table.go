@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"weir/internal/address"
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/outright"
 	"weir/pkg/rule"
@@ -113,7 +114,7 @@ func (t *table) add(s outright.Someone) {
 		if prefix.IsSingleIP() {
 			scope = scopeIP
 		}
-		t.set(scope, outright.Text(prefix), prefix, s.Entry)
+		t.set(scope, address.Text(prefix), prefix, s.Entry)
 	}
 }
 

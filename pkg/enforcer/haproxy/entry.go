@@ -3,9 +3,9 @@ package haproxy
 import (
 	"strconv"
 
+	"weir/internal/address"
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/cidr"
-	"weir/pkg/enforcer/outright"
 )
 
 // lastSecond means for ever: the end of the year 9999.
@@ -23,4 +23,4 @@ func (v Value) of(b cidr.Block) string {
 }
 
 // entry returns a line of the map.
-func (v Value) entry(b cidr.Block) string { return outright.Text(b.Prefix) + " " + v.of(b) }
+func (v Value) entry(b cidr.Block) string { return address.Text(b.Prefix) + " " + v.of(b) }

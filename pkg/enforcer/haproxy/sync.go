@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"weir/internal/address"
 	"weir/pkg/enforcer/cidr"
-	"weir/pkg/enforcer/outright"
 )
 
 const (
@@ -61,11 +61,11 @@ func (a *Agent) change(ctx context.Context, want []cidr.Block) error {
 	// Additions are done by now: the parts of a prefix that was split are in the map before the prefix leaves it.
 	var commands []string
 	for _, b := range changed {
-		commands = append(commands, "set map "+a.c.Map+" "+outright.Text(b.Prefix)+" "+a.c.Value.of(b))
+		commands = append(commands, "set map "+a.c.Map+" "+address.Text(b.Prefix)+" "+a.c.Value.of(b))
 	}
 
 	for _, b := range gone {
-		commands = append(commands, "del map "+a.c.Map+" "+outright.Text(b.Prefix))
+		commands = append(commands, "del map "+a.c.Map+" "+address.Text(b.Prefix))
 	}
 	return a.each(commands, "; ", func(line string) error { return a.do(ctx, line) })
 }

@@ -6,8 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"weir/internal/address"
 	"weir/pkg/enforcer/cidr"
-	"weir/pkg/enforcer/outright"
 )
 
 // script writes the changes in nft's language.
@@ -59,7 +59,7 @@ func writeTable(out io.Writer) {
 func writeElements(out io.Writer, verb string, all []element) {
 	lists := map[string][]string{}
 	for _, e := range all {
-		text := outright.Text(e.Prefix)
+		text := address.Text(e.Prefix)
 		if verb == "add" && e.timeout > 0 {
 			text += fmt.Sprintf(" timeout %dms", e.timeout.Milliseconds())
 		}

@@ -35,7 +35,7 @@ func exceptionsOf(list List, rules *rule.Set, nowMilli int64) *exceptions {
 		case blocklist.OrderAllow:
 			if order.Scope != IP {
 				e.orders.others[target{order.Scope, order.Value}] = true
-			} else if prefix := Parse(order.Value); prefix.IsValid() {
+			} else if prefix := order.Prefix(); prefix.IsValid() {
 				e.orders.prefixes.Insert(prefix)
 			}
 		case blocklist.OrderPause:

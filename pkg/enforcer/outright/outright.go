@@ -20,6 +20,7 @@ import (
 	"strings"
 
 	"weir/internal/address"
+	"weir/internal/keytext"
 	"weir/pkg/blocklist"
 	"weir/pkg/rule"
 )
@@ -112,8 +113,8 @@ func (o *overall) each(entry *blocklist.Entry, yield func(Someone) bool) bool {
 }
 
 func (o *overall) addresses(entry *blocklist.Entry, value string, yield func(Someone) bool) bool {
-	prefix := Parse(value)
-	if !prefix.IsValid() {
+	prefix, err := address.Parse(value)
+	if err != nil {
 		return true
 	}
 	o.rest = Subtract(o.rest[:0], prefix, o.exceptions.holes(entry.Rule))
@@ -126,31 +127,4 @@ func (o *overall) addresses(entry *blocklist.Entry, value string, yield func(Som
 }
 
 // isCut reports that a key is only the beginning of a longer value, and a hash: it identifies no client.
-func isCut(key string) bool { return strings.Contains(key, "…#") }
-
-// Parse reads an address or a prefix as the list has it. For anything else the result is not valid.
-func Parse(value string) netip.Prefix {
-	if strings.IndexByte(value, '/') >= 0 {
-		prefix, err := netip.ParsePrefix(value)
-		if err != nil {
-			return netip.Prefix{}
-		}
-		return address.PlainPrefix(prefix)
-	}
-
-	ip, err := netip.ParseAddr(value)
-	if err != nil {
-		return netip.Prefix{}
-	}
-
-	ip = address.Plain(ip)
-	return netip.PrefixFrom(ip, ip.BitLen())
-}
-
-// Text returns a prefix as the list has it: a single address without its mask.
-func Text(prefix netip.Prefix) string {
-	if prefix.IsSingleIP() {
-		return prefix.Addr().String()
-	}
-	return prefix.String()
-}
+func isCut(key string) bool { return strings.Contains(key, keytext.CutMark) }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"weir/internal/address"
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/outright"
 	"weir/pkg/rule"
@@ -56,7 +57,7 @@ func given(l *list, set *rule.Set) string {
 	for someone := range outright.All(l, set, now) {
 		text := fmt.Sprintf("%s:%s", someone.Scope, someone.Value)
 		if someone.Scope == outright.IP {
-			text = outright.Text(someone.Prefix)
+			text = address.Text(someone.Prefix)
 		}
 		all = append(all, someone.Entry.Rule+" "+text)
 	}

@@ -2,11 +2,10 @@ package plain
 
 import (
 	"strconv"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/cespare/xxhash/v2"
 
+	"weir/internal/keytext"
 	"weir/pkg/blocklist"
 )
 
@@ -41,31 +40,10 @@ func appendText(b []byte, lines []line, _ int64) []byte {
 		if l.prefix.IsValid() {
 			b = append(b, l.text()...)
 		} else {
-			b = appendPrintable(b, l.value)
+			b = keytext.Append(b, l.value, false)
 		}
 		b = append(b, '\n')
 	}
-	return b
-}
-
-// appendPrintable writes a value as keys are written.
-func appendPrintable(b []byte, value string) []byte {
-	for len(value) > 0 {
-		r, size := utf8.DecodeRuneInString(value)
-		switch {
-		case r == '\\':
-			b = append(b, `\\`...)
-		case r == utf8.RuneError && size == 1 || !unicode.IsPrint(r):
-			for i := range size {
-				b = appendHex(b, value[i])
-			}
-		default:
-			b = append(b, value[:size]...)
-		}
-
-		value = value[size:]
-	}
-
 	return b
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"weir/internal/address"
 	"weir/pkg/enforcer/cidr"
 	"weir/pkg/enforcer/outright"
 	"weir/pkg/rule"
@@ -53,4 +54,4 @@ func (l line) outlasts(other line) bool {
 }
 
 // text returns an address or a prefix.
-func (l line) text() string { return outright.Text(l.prefix) }
+func (l line) text() string { return address.Text(l.prefix) }

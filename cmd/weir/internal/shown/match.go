@@ -3,6 +3,7 @@ package shown
 import (
 	"net/netip"
 
+	"weir/internal/address"
 	"weir/pkg/blocklist"
 )
 
@@ -30,14 +31,8 @@ func NewMatch(text string) *Match {
 
 // Prefix returns an address or a prefix as a prefix; an invalid one for any other text.
 func Prefix(text string) netip.Prefix {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		return prefix
-	}
-	address, err := netip.ParseAddr(text)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	return netip.PrefixFrom(address, address.BitLen())
+	prefix, _ := address.Parse(text)
+	return prefix
 }
 
 // Covers reports whether an entry covers the key or lies within it. An unblock concerns the key that it unblocks.
