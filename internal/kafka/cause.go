@@ -24,7 +24,7 @@ func (c *Client) cause(ctx context.Context, err error) error {
 	// returns all kinds of errors then.
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case c.running.Err() != nil:
+	case c.closed.Load():
 		return errorf(ErrClosed, "the client is closed")
 	case errors.As(err, &known):
 		return known

@@ -22,10 +22,9 @@ import (
 type coordinator struct {
 	client *Client
 	group  string
-	topic  string          // one of the group's
-	place  *place          // released with the first connection
-	ctx    context.Context // ends the waiting
-	cancel context.CancelFunc
+	topic  string             // one of the group's
+	place  *place             // released with the first connection
+	end    context.CancelFunc // ends the waiting of dial
 
 	release   sync.Once
 	releasing sync.WaitGroup
@@ -35,46 +34,46 @@ type coordinator struct {
 	closed bool
 }
 
-func newCoordinator(c *Client, group Group, place *place) *coordinator {
-	found := &coordinator{client: c, group: group.Name, place: place}
+// newCoordinator makes one; end ends the context of dial.
+func newCoordinator(c *Client, group Group, place *place, end context.CancelFunc) *coordinator {
+	found := &coordinator{client: c, group: group.Name, place: place, end: end}
 	for topic := range group.Topics {
 		found.topic = topic
 	}
-	found.ctx, found.cancel = context.WithCancel(context.Background())
 	return found
 }
 
-// dial connects to the coordinator, for any address, as soon as there is one.
-func (f *coordinator) dial(context.Context, string, string) (net.Conn, error) {
+// dial connects to the coordinator as soon as there is one.
+func (f *coordinator) dial(ctx context.Context) (net.Conn, error) {
 	var t trouble
 	for {
-		address, err := f.find(f.ctx)
+		address, err := f.find(ctx)
 		if err == nil {
-			f.release.Do(func() { f.releasing.Go(f.releasePlace) })
+			f.release.Do(func() { f.releasing.Go(func() { f.releasePlace(ctx) }) })
 			var conn net.Conn
-			if conn, err = f.client.dialer.dial(f.ctx, "tcp", address); err == nil {
+			if conn, err = f.client.dialer.dial(ctx, "tcp", address); err == nil {
 				return f.remember(conn)
 			}
 		}
 
-		if f.ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return nil, errorf(ErrClosed, "the group %s was left", f.group)
 		}
 
 		pause := t.another(time.Now())
 		if !t.settles(err) {
-			f.client.errorLog.note("group", fmt.Errorf("looking for the coordinator of group %s: %w", f.group, f.client.cause(f.ctx, err)))
+			f.client.errorLog.note("group", fmt.Errorf("looking for the coordinator of group %s: %w", f.group, f.client.cause(ctx, err)))
 		}
 
-		sleep.For(f.ctx, pause)
+		sleep.For(ctx, pause)
 	}
 }
 
 // releasePlace removes members that were killed from the group, once this one has asked to join. A group that had no
 // member left would wait for others before it goes on: three seconds by default.
-func (f *coordinator) releasePlace() {
-	sleep.For(f.ctx, releaseAfter)
-	f.place.release(f.ctx, f.client, f.group)
+func (f *coordinator) releasePlace(ctx context.Context) {
+	sleep.For(ctx, releaseAfter)
+	f.place.release(ctx, f.client, f.group)
 }
 
 // find asks which broker coordinates the group, and then asks that broker whether it has the group's offsets. While it
@@ -106,7 +105,7 @@ func (f *coordinator) remember(conn net.Conn) (net.Conn, error) {
 
 // close ends the waiting and every connection.
 func (f *coordinator) close() {
-	f.cancel()
+	f.end()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
@@ -121,6 +120,8 @@ func (f *coordinator) close() {
 func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struct{}) {
 	every := time.NewTicker(min(heartbeatEvery, m.group.Session/3))
 	defer every.Stop()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	var beating *heart
 	var t trouble
 	defer func() {
@@ -138,10 +139,10 @@ func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struc
 
 		// Most owners return within one interval, so the connection is made only when it is needed.
 		if beating == nil {
-			transport := m.client.newTransport()
+			transport := m.client.newTransport(ctx)
 			beating = &heart{member: m, generation: generation, transport: transport, kafka: &kafkago.Client{Timeout: requestTimeout, Transport: transport}}
 		}
-		err := beating.beat()
+		err := beating.beat(ctx)
 		if err == nil {
 			t = trouble{}
 			continue
@@ -161,8 +162,8 @@ type heart struct {
 	kafka      *kafkago.Client
 }
 
-func (h *heart) beat() error {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+func (h *heart) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	address, err := h.member.coordinator.find(ctx)
 	if err != nil {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -62,18 +63,18 @@ func newDispatcher(p *Producer) *dispatcher {
 	return d
 }
 
-// run sends until everything is sent after Close, or until Close stops waiting.
-func (d *dispatcher) run() {
+// run sends until everything is sent after Close, or until the context is done, because Close has stopped waiting.
+func (d *dispatcher) run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		// After Close has stopped waiting nothing new is sent, but every request that is under way has to answer its
 		// messages.
 		wait := time.Duration(-1)
-		if d.context.Err() == nil {
-			wait = d.launch(time.Now())
+		if ctx.Err() == nil {
+			wait = d.launch(ctx, time.Now())
 		}
-		if d.underWay == 0 && (d.context.Err() != nil || d.drained()) {
+		if d.underWay == 0 && (ctx.Err() != nil || d.drained()) {
 			return
 		}
 
@@ -86,18 +87,18 @@ func (d *dispatcher) run() {
 		case <-d.wake:
 		case <-timer.C:
 		case answer := <-d.answers:
-			d.settle(answer, time.Now())
-		case <-d.abandoned():
+			d.settle(ctx, answer, time.Now())
+		case <-abandoned(ctx):
 		}
 	}
 }
 
 // abandoned fires once when Close stops waiting; after that run waits only for answers.
-func (d *dispatcher) abandoned() <-chan struct{} {
-	if d.context.Err() != nil {
+func abandoned(ctx context.Context) <-chan struct{} {
+	if ctx.Err() != nil {
 		return nil
 	}
-	return d.context.Done()
+	return ctx.Done()
 }
 
 func (d *dispatcher) drained() bool {
@@ -115,12 +116,12 @@ func (d *dispatcher) drained() bool {
 }
 
 // launch sends everything that can be sent, and returns when it should be called again; below zero means not by time.
-func (d *dispatcher) launch(now time.Time) time.Duration {
+func (d *dispatcher) launch(ctx context.Context, now time.Time) time.Duration {
 	ready, wait := d.ready(now)
 	if len(ready) == 0 {
 		return wait
 	}
-	if pause := d.refresh(now); pause > 0 {
+	if pause := d.refresh(ctx, now); pause > 0 {
 		return pause
 	}
 
@@ -133,7 +134,7 @@ func (d *dispatcher) launch(now time.Time) time.Duration {
 			wait = firstPause
 		// A partition that failed is sent alone, so that it cannot fail the others of its broker again.
 		case d.lanes[partition].trouble.times > 0:
-			d.start(&request{leader: leader, alone: true, batches: []batch{d.nextBatch(partition)}})
+			d.start(ctx, &request{leader: leader, alone: true, batches: []batch{d.nextBatch(partition)}})
 		// One shared request at a time for each broker: messages that come meanwhile go into the next, so batches are
 		// larger under load.
 		case d.busy[leader]:
@@ -146,7 +147,7 @@ func (d *dispatcher) launch(now time.Time) time.Duration {
 
 	for _, r := range requests {
 		d.busy[r.leader] = true
-		d.start(r)
+		d.start(ctx, r)
 	}
 
 	d.first = (d.first + 1) % len(d.lanes)
@@ -177,13 +178,13 @@ func (d *dispatcher) ready(now time.Time) (partitions []int, wait time.Duration)
 }
 
 // refresh fetches the leaders of the partitions from kafka-go's metadata. When that fails it returns how long to pause.
-func (d *dispatcher) refresh(now time.Time) time.Duration {
+func (d *dispatcher) refresh(ctx context.Context, now time.Time) time.Duration {
 	if d.leaders != nil && now.Sub(d.asked) < leadersGoodFor {
 		return 0
 	}
-	topic, err := d.client.topic(d.context, d.config.Topic)
+	topic, err := d.client.topic(ctx, d.config.Topic)
 	if err != nil {
-		if d.context.Err() == nil {
+		if ctx.Err() == nil {
 			d.client.errorLog.note("produce", fmt.Errorf("producing: %w", err))
 		}
 		d.pausing = now.Add(d.trouble.another(now))
@@ -241,16 +242,16 @@ func (r *request) size() int {
 	return size
 }
 
-func (d *dispatcher) start(r *request) {
+func (d *dispatcher) start(ctx context.Context, r *request) {
 	d.underWay++
 	go func() {
-		d.client.produce(d.context, d.config.Topic, r)
+		d.client.produce(ctx, d.config.Topic, r)
 		d.answers <- r
 	}()
 }
 
 // settle passes a request's answer on to its messages.
-func (d *dispatcher) settle(r *request, now time.Time) {
+func (d *dispatcher) settle(ctx context.Context, r *request, now time.Time) {
 	d.underWay--
 	if !r.alone {
 		delete(d.busy, r.leader)
@@ -275,7 +276,7 @@ func (d *dispatcher) settle(r *request, now time.Time) {
 			d.written(b, lane)
 		case errors.Is(err, ErrPermanent):
 			d.refused(b, lane, now, err)
-		case d.context.Err() == nil:
+		case ctx.Err() == nil:
 			d.failed(b.partition, now, err)
 		}
 	}

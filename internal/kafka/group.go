@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,27 +33,36 @@ const (
 // meanwhile. RunGroup waits for a topic that does not exist: joining would make Kafka create it with one partition. A
 // member that was suspended past its session learns of it only at its next commit.
 func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
-	m, err := c.newMember(ctx, group, own)
+	m, err := c.newMember(group, own)
 	if err != nil {
 		return err
 	}
-	defer m.cancel(nil)
 	defer m.place.close()
-	if err := m.awaitTopics(); err != nil {
-		m.cancel(err)
-		return m.result(ctx)
+
+	// Until the member leaves; its cause is the reason.
+	staying, cancel := context.WithCancelCause(ctx)
+	m.cancel = cancel
+	defer cancel(nil)
+	if err := m.awaitTopics(staying); err != nil {
+		cancel(err)
+		return reason(ctx, staying)
 	}
-	if m.joined, err = kafkago.NewConsumerGroup(m.config()); err != nil {
+
+	// Not of ctx: the member needs its coordinator to leave the group.
+	dialing, endDialing := context.WithCancel(context.WithoutCancel(ctx))
+	defer endDialing()
+	m.coordinator = newCoordinator(c, group, m.place, endDialing)
+	if m.joined, err = kafkago.NewConsumerGroup(m.config(dialing)); err != nil {
 		return fmt.Errorf("joining group %s: %w", group.Name, err)
 	}
 
-	for m.ctx.Err() == nil {
-		m.nextGeneration()
+	for staying.Err() == nil {
+		m.nextGeneration(staying)
 	}
 
 	// A member that leaves is replaced at once; one that only ends is missed when its session is over.
 	m.leave()
-	return m.result(ctx)
+	return reason(ctx, staying)
 }
 
 // A member is one run of a group.
@@ -58,8 +70,7 @@ type member struct {
 	client *Client
 	group  Group
 	own    Owner
-	ctx    context.Context // until the member leaves; its cause is the reason
-	cancel context.CancelCauseFunc
+	cancel context.CancelCauseFunc // has the member leave
 
 	joined      *kafkago.ConsumerGroup
 	closing     sync.Once
@@ -71,7 +82,7 @@ type member struct {
 	trouble     trouble        // with joining
 }
 
-func (c *Client) newMember(ctx context.Context, group Group, own Owner) (*member, error) {
+func (c *Client) newMember(group Group, own Owner) (*member, error) {
 	if group.Name == "" || len(group.Topics) == 0 {
 		return nil, errors.New("a group needs a name and a topic")
 	}
@@ -83,58 +94,54 @@ func (c *Client) newMember(ctx context.Context, group Group, own Owner) (*member
 	group.Rebalance = cmp.Or(group.Rebalance, rebalance)
 
 	m := &member{client: c, group: group, own: own, closed: make(chan struct{}), sticky: &sticky{}, partitions: map[string]int{}}
-	m.ctx, m.cancel = context.WithCancelCause(ctx)
 	place, err := takePlace(c.config.Places, group.Name)
 	if err != nil {
 		c.errorLog.note("group", fmt.Errorf("group %s: a process that is killed is replaced only after its session: %w", group.Name, err))
 	}
 	m.place = place
-	m.coordinator = newCoordinator(c, group, place)
 	return m, nil
 }
 
-// result returns why the member left; nil if the caller ended it.
-func (m *member) result(outer context.Context) error {
-	if outer.Err() != nil {
+// reason returns why a member did not stay; nil if the caller ended it.
+func reason(caller, staying context.Context) error {
+	if caller.Err() != nil {
 		return nil //nolint:nilerr // that the caller wants no more is no fault
 	}
-	return context.Cause(m.ctx)
+	return context.Cause(staying)
 }
 
-func (m *member) config() kafkago.ConsumerGroupConfig {
-	config := kafkago.ConsumerGroupConfig{
+// config is that of kafka-go's part of the member, whose connections are made until the context is done.
+func (m *member) config(dialing context.Context) kafkago.ConsumerGroupConfig {
+	dial := func(context.Context, string, string) (net.Conn, error) { return m.coordinator.dial(dialing) }
+	return kafkago.ConsumerGroupConfig{
 		ID:                m.group.Name,
+		Topics:            slices.Collect(maps.Keys(m.group.Topics)),
 		Brokers:           []string{"coordinator:0"}, // the dialer connects to the coordinator, for any address
-		Dialer:            &kafkago.Dialer{ClientID: clientID, DialFunc: m.coordinator.dial, SASLMechanism: m.client.login},
+		Dialer:            &kafkago.Dialer{ClientID: clientID, DialFunc: dial, SASLMechanism: m.client.login},
 		GroupBalancers:    []kafkago.GroupBalancer{m.sticky},
 		HeartbeatInterval: min(heartbeatEvery, m.group.Session/3),
 		SessionTimeout:    m.group.Session,
 		RebalanceTimeout:  m.group.Rebalance,
 		JoinGroupBackoff:  rejoinPause,
 	}
-
-	for topic := range m.group.Topics {
-		config.Topics = append(config.Topics, topic)
-	}
-	return config
 }
 
 // awaitTopics waits until all topics exist, and checks their partitions.
-func (m *member) awaitTopics() error {
+func (m *member) awaitTopics(ctx context.Context) error {
 	var t trouble
 	for {
-		err := m.countPartitions()
-		if err == nil || errors.Is(err, ErrPartitions) || m.ctx.Err() != nil {
+		err := m.countPartitions(ctx)
+		if err == nil || errors.Is(err, ErrPartitions) || ctx.Err() != nil {
 			return err
 		}
 		m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, err))
-		sleep.For(m.ctx, t.another(time.Now()))
+		sleep.For(ctx, t.another(time.Now()))
 	}
 }
 
-func (m *member) countPartitions() error {
+func (m *member) countPartitions(ctx context.Context) error {
 	for topic, want := range m.group.Topics {
-		found, err := m.client.Partitions(m.ctx, topic)
+		found, err := m.client.Partitions(ctx, topic)
 		if err != nil {
 			return err
 		}
@@ -147,15 +154,15 @@ func (m *member) countPartitions() error {
 }
 
 // nextGeneration waits for a share of the partitions and keeps it until the group goes on.
-func (m *member) nextGeneration() {
-	next, err := m.joined.Next(m.ctx)
+func (m *member) nextGeneration(ctx context.Context) {
+	next, err := m.joined.Next(ctx)
 	if err != nil {
-		m.notJoined(err)
+		m.notJoined(ctx, err)
 		return
 	}
 
 	// Counted again, because a change of the partitions may be the reason for this generation.
-	if err := m.awaitTopics(); err != nil {
+	if err := m.awaitTopics(ctx); err != nil {
 		m.cancel(err)
 		return
 	}
@@ -172,15 +179,15 @@ func (m *member) nextGeneration() {
 		defer place(false)
 	}
 	released := make(chan struct{})
-	next.Start(func(ctx context.Context) {
+	next.Start(func(generation context.Context) {
 		defer close(released)
-		m.runOwners(ctx, next)
+		m.runOwners(ctx, generation, next)
 	})
 
 	// Owners return before the member leaves, so that no other member gets a partition too early.
 	select {
 	case <-released:
-	case <-m.ctx.Done():
+	case <-ctx.Done():
 		m.close()
 		<-released
 	}
@@ -188,15 +195,15 @@ func (m *member) nextGeneration() {
 
 // notJoined logs why there is no generation. It is no error when other members join at the same time, or when a
 // coordinator has just started; kafka-go tries again.
-func (m *member) notJoined(err error) {
-	if m.ctx.Err() != nil || errors.Is(err, kafkago.RebalanceInProgress) {
+func (m *member) notJoined(ctx context.Context, err error) {
+	if ctx.Err() != nil || errors.Is(err, kafkago.RebalanceInProgress) {
 		return
 	}
 	m.trouble.another(time.Now())
 	if m.trouble.settles(err) {
 		return
 	}
-	m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, m.client.cause(m.ctx, err)))
+	m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, m.client.cause(ctx, err)))
 }
 
 // settles reports an error that passes by itself: a coordinator starts, or another broker becomes it. It is not worth a
@@ -212,13 +219,13 @@ func isSettling(err error) bool {
 
 // runOwners runs the owners of a generation. It returns when the generation has ended and all owners have returned; kafka-go
 // joins the next one then.
-func (m *member) runOwners(generation context.Context, next *kafkago.Generation) {
+func (m *member) runOwners(staying, generation context.Context, next *kafkago.Generation) {
 	if generation.Err() != nil {
 		return // over already, so kafka-go would not wait for us
 	}
 
 	// Not of the generation's context: owners are released by watch, which also sees changes that end no generation.
-	ctx, release := context.WithCancel(m.ctx)
+	ctx, release := context.WithCancel(staying)
 	defer release()
 	var owners sync.WaitGroup
 	commits := newCommitter(m.client, m.group.Name, next)
@@ -229,7 +236,7 @@ func (m *member) runOwners(generation context.Context, next *kafkago.Generation)
 		}
 	}
 
-	m.watch(generation)
+	m.watch(staying, generation)
 	release()
 	returned := make(chan struct{})
 	go func() {
@@ -249,37 +256,43 @@ func (m *member) work(ctx context.Context, claim *Claim) {
 }
 
 // watch returns when the generation has ended, or should end because the number of partitions has changed.
-func (m *member) watch(generation context.Context) {
+func (m *member) watch(staying, generation context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-generation.Done():
 			return
-		case <-m.ctx.Done():
+		case <-staying.Done():
 			<-generation.Done() // leaving ends it; an earlier return would join another one
 			return
 		case <-ticker.C:
 		}
 
-		if m.changed() {
+		changed, err := m.changed(staying)
+		if err != nil {
+			m.cancel(err)
+		}
+		if changed {
 			return
 		}
 	}
 }
 
-func (m *member) changed() bool {
+// changed reports whether a topic with any number of partitions has another number of them. It is an error for a topic
+// that must have a certain number.
+func (m *member) changed(ctx context.Context) (changed bool, err error) {
 	for topic, want := range m.group.Topics {
-		found, err := m.client.Partitions(m.ctx, topic)
-		if err != nil || found == m.partitions[topic] {
-			continue
+		found, failed := m.client.Partitions(ctx, topic)
+		switch {
+		case failed != nil || found == m.partitions[topic]:
+		case want == 0:
+			return true, err
+		default:
+			err = otherPartitions(topic, found, want)
 		}
-		if want == 0 {
-			return true
-		}
-		m.cancel(otherPartitions(topic, found, want))
 	}
-	return false
+	return false, err
 }
 
 // close begins to leave: it ends the generation, and the member leaves the group once its owners have returned.

@@ -32,6 +32,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -132,9 +133,9 @@ type Client struct {
 	transport *kafkago.Transport
 	kafka     *kafkago.Client
 	errorLog  *errorLog
-	login     sasl.Mechanism // nil is none
-	running   context.Context
-	end       context.CancelFunc
+	login     sasl.Mechanism     // nil is none
+	end       context.CancelFunc // of the transport's context
+	closed    atomic.Bool
 }
 
 // Open checks the configuration. Connections are made when they are needed; Close closes them.
@@ -151,13 +152,15 @@ func Open(config Config) (*Client, error) {
 		c.login = &login{config: *config.SASL}
 	}
 
-	c.running, c.end = context.WithCancel(context.Background())
-	c.transport = c.newTransport()
+	running, end := context.WithCancel(context.Background())
+	c.end = end
+	c.transport = c.newTransport(running)
 	c.kafka = &kafkago.Client{Addr: kafkago.TCP(config.Brokers...), Timeout: requestTimeout, Transport: c.transport}
 	return c, nil
 }
 
-func (c *Client) newTransport() *kafkago.Transport {
+// newTransport makes a transport whose connections end with the context.
+func (c *Client) newTransport(ctx context.Context) *kafkago.Transport {
 	return &kafkago.Transport{
 		Dial:           c.dialer.dial,
 		DialTimeout:    requestTimeout,
@@ -166,13 +169,14 @@ func (c *Client) newTransport() *kafkago.Transport {
 		MetadataTopics: c.config.Topics,
 		ClientID:       clientID,
 		SASL:           c.login,
-		Context:        c.running,
+		Context:        ctx,
 	}
 }
 
 // Close closes all connections and waits until their readers have ended. Producers, readers and groups of the client
 // must be closed before. Later calls fail with ErrClosed.
 func (c *Client) Close() {
+	c.closed.Store(true)
 	c.end()
 	c.transport.CloseIdleConnections()
 	c.dialer.close()

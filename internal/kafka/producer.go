@@ -21,7 +21,6 @@ type Producer struct {
 	ended  chan struct{} // run has returned
 
 	abandon context.CancelFunc // cancels requests when Close stops waiting
-	context context.Context
 
 	mu     sync.Mutex
 	queues [][]Message // by partition, including messages that are being sent
@@ -37,10 +36,11 @@ func (c *Client) OpenProducer(config ProducerConfig) *Producer {
 	}
 	p := &Producer{client: c, config: config, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		queues: make([][]Message, config.Partitions), room: make(chan struct{})}
-	p.context, p.abandon = context.WithCancel(context.Background())
+	ctx, abandon := context.WithCancel(context.Background())
+	p.abandon = abandon
 	go func() {
 		defer close(p.ended)
-		newDispatcher(p).run()
+		newDispatcher(p).run(ctx)
 	}()
 	return p
 }
