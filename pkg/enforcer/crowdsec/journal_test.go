@@ -19,7 +19,7 @@ func TestKilledBeforeTheTableWasSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.list.block("per-ip", "ip", "203.0.113.2", end)
-	s.list.block("scans", "ip", "203.0.113.2", end)
+	s.list.block("scans", "ip", "203.0.113.2", s.after(50*time.Minute))
 	s.list.block("per-net", "ip", "198.51.100.0/24", end)
 	s.now = s.now.Add(10 * time.Second)
 	s.expect(t, "", "Ip 203.0.113.2 per-ip 59m50s, Range 198.51.100.0/24 per-net 59m50s | ")
@@ -29,7 +29,7 @@ func TestKilledBeforeTheTableWasSaved(t *testing.T) {
 	s.list.lift("per-ip", "203.0.113.2")
 	s.list.lift("per-net", "198.51.100.0/24")
 	s.now = s.now.Add(10 * time.Second)
-	s.expect(t, "", "Ip 203.0.113.2 scans 59m40s | Ip 203.0.113.1 per-ip -1s, Range 198.51.100.0/24 per-net -1s")
+	s.expect(t, "", "Ip 203.0.113.2 scans 49m40s | Ip 203.0.113.1 per-ip -1s, Range 198.51.100.0/24 per-net -1s")
 
 	s.open()
 	s.list.lift("scans", "203.0.113.2")
