@@ -77,6 +77,7 @@ type Filling struct {
 	brought map[string]bool // ids of pending orders that the log has
 	ordered map[string]bool // keys of the records of orders in it, lifted ones too
 	hidden  map[string]bool // keys whose last record in the log is older than their valid one
+	newest  Change          // the newest record of the log, if Offset is not 0
 	Last    int64           // the offset of the newest record, -1 before the first
 
 	// Elsewhere is set for a log that is another topic than that of the active list. Orders that are missing there were not
@@ -101,6 +102,9 @@ func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
 		}
 		f.note(change, err)
 		f.Last = max(f.Last, change.Offset)
+	}
+	if n := len(changes) - 1; n >= 0 && changes[n].Offset > 0 && changes[n].Offset == f.Last {
+		f.newest.set(changes[n])
 	}
 	f.content.expire(nowMilli, len(changes))
 	return errors.Join(errs...)
@@ -199,6 +203,10 @@ func (f *Filling) swap(state State, above []*Order, nowMilli int64) {
 
 	// The changes that the ring has belong to the old list: a follower needs a snapshot now.
 	s.ring.reset(state.Version.Offset)
+	if f.newest.Offset > 0 {
+		s.ring.reset(f.newest.Offset - 1)
+		s.ring.add(f.newest)
+	}
 	s.install(f.content, state)
 	s.notify()
 }

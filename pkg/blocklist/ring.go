@@ -46,3 +46,12 @@ func (r *ring) after(offset int64, limit int) ([]Change, bool) {
 	}
 	return found, true
 }
+
+// at returns the record of an offset, if it is still here.
+func (r *ring) at(offset int64) (Change, bool) {
+	found, _ := r.after(max(offset-1, r.from), 1)
+	if len(found) == 0 || found[0].Offset != offset {
+		return Change{}, false
+	}
+	return found[0], true
+}

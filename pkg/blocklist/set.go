@@ -3,10 +3,13 @@ package blocklist
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"iter"
 	"net/netip"
 	"sync"
 	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Limits bound a Set. A zero field has its default.
@@ -187,6 +190,35 @@ func (s *Set) Changes(after Version, limit int) ([]Change, Version, bool) {
 		now.Offset = changes[limit-1].Offset
 	}
 	return changes, now, ok
+}
+
+// Newest returns the version of the list, and a name for the record that it ends with, which is empty when that record
+// is not known. Two lists of one version that end with different records are different: one of them went back, and has
+// grown again.
+func (s *Set) Newest() (v Version, name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	v = s.Version()
+	if change, ok := s.ring.at(v.Offset); ok {
+		name = change.name()
+	}
+	return v, name
+}
+
+// Contradicts reports whether the record that a version ends with is another one here than the one with this name.
+func (s *Set) Contradicts(v Version, name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change, ok := s.ring.at(v.Offset)
+	return ok && v.List == s.Version().List && change.name() != name
+}
+
+func (c Change) name() string {
+	digest := xxhash.New()
+	digest.Write(c.Key)
+	digest.Write([]byte{0})
+	digest.Write(c.Value)
+	return hex.EncodeToString(digest.Sum(nil))
 }
 
 // NotYet reports whether a version is one of this list that the Set has not reached.

@@ -19,6 +19,7 @@ type captured struct {
 	header  Header
 	list    frozen   // of a snapshot
 	changes []Change // of a delta
+	newest  []Change // of a snapshot: the newest record of the log, if it is known
 	local   []*Order
 }
 
@@ -50,6 +51,9 @@ func (s *Set) capture(after Version) (captured, error) {
 		}
 	}
 
+	if newest, ok := s.ring.at(state.Version.Offset); ok && newest.Offset > 0 {
+		c.newest = []Change{newest}
+	}
 	c.header.Snapshot, c.header.After = true, -1
 	c.list = s.list.Load().freeze()
 	return c, nil
@@ -74,6 +78,9 @@ func (c *captured) write(to io.Writer, now int64) error {
 
 	if c.header.Snapshot {
 		c.list.inForce(now, func(h Held) bool { return w.held(h.rule, h.record) == nil })
+		for _, change := range c.newest {
+			w.Record(change)
+		}
 	}
 
 	// Behind the records: an order that waits overrides records of its target.
@@ -182,6 +189,11 @@ func (s *Set) follows(h Header) error {
 func (s *Set) readSnapshot(r *Reader, now int64) error {
 	f := s.Fill()
 	local, err := r.each(func(change Change) error {
+		// The records of a snapshot have no offset, except the one that names the end of the log.
+		if change.Offset > 0 && change.Offset == r.Header.Version.Offset {
+			f.newest.set(change)
+			return nil
+		}
 		if err := f.Apply(now, change); errors.Is(err, ErrDamaged) {
 			return err
 		}
@@ -260,6 +272,16 @@ func (c Change) clone() Change {
 		own.Value = append([]byte{}, c.Value...)
 	}
 	return own
+}
+
+// set copies a record, into the memory of the one before.
+func (c *Change) set(from Change) {
+	c.Offset, c.Key = from.Offset, append(c.Key[:0], from.Key...)
+	if from.Value == nil {
+		c.Value = nil
+	} else {
+		c.Value = append(c.Value[:0], from.Value...)
+	}
 }
 
 // applyDelta applies a complete delta. Records of later versions of weir, and those that do not fit, are left out.

@@ -14,6 +14,7 @@ import (
 	"weir/internal/keys"
 	"weir/internal/limited"
 	"weir/pkg/blocklist"
+	"weir/pkg/blocklist/follow"
 )
 
 // Header fields of an answer with a list.
@@ -37,6 +38,9 @@ func (e *Enforcer) blocklist(w http.ResponseWriter, r *http.Request) error {
 		return e.stream(w, r, q)
 	}
 
+	if newest := r.Header.Get(follow.NewestField); q.since && newest != "" && e.config.Set.Contradicts(q.after, newest) {
+		q.after, q.wait = blocklist.Version{}, 0 // all of the list, at once
+	}
 	if q.since && q.wait > 0 {
 		if err := e.wait(r.Context(), q); err != nil {
 			return err

@@ -40,6 +40,11 @@ const (
 // StatusNotYet is an enforcer's answer when it has not reached the wanted version.
 const StatusNotYet = http.StatusTooEarly
 
+// NewestField is a header field of a follower's request. It names the record that the follower's list ends with. An
+// enforcer whose list has another record there was set back, for example with its machine, and answers with all of its
+// list.
+const NewestField = "Weir-Newest"
+
 var errSilent = errors.New("it sends nothing")
 
 type upstreamSource struct {
@@ -47,6 +52,7 @@ type upstreamSource struct {
 	Upstream
 	base  *url.URL
 	again bool // the clock went back, and no snapshot was read since
+	begun bool // an answer was read since the start
 }
 
 func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
@@ -117,8 +123,9 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 	// The source may lose these orders before the log has them, so they are put on this disk, too.
 	orders := u.config.Set.LocalAbove()
 	header, err := u.config.Set.Read(&watched{response.Body, func() { silence.Reset(u.Patience) }}, u.now())
-	if err == nil && header.Snapshot {
-		u.again = false
+	if err == nil {
+		u.again = u.again && !header.Snapshot
+		u.begun = true
 	}
 	if err == nil && u.config.Set.LocalAbove() != orders {
 		_ = u.Keep() // orders do not wait for the next write; Keep logs its errors
@@ -131,9 +138,11 @@ func (u *upstreamSource) ask(ctx context.Context) (*http.Response, error) {
 	set := u.config.Set
 	query := url.Values{}
 	u.again = u.clockWentBack() || u.again
-	// Without after the answer is a snapshot, at once.
-	if set.Whole() && !u.again {
-		query.Set("after", set.Version().String())
+	version, newest := set.Newest()
+	// Without after the answer is a snapshot, at once. A list from the disk whose last record is not known may be of a time
+	// that the other enforcer knows nothing of any more.
+	if set.Whole() && !u.again && (newest != "" || u.begun) {
+		query.Set("after", version.String())
 		query.Set("wait", u.Wait.String())
 	}
 
@@ -149,6 +158,9 @@ func (u *upstreamSource) ask(ctx context.Context) (*http.Response, error) {
 	}
 
 	request.Header.Set("Accept", blocklist.ContentBinary)
+	if newest != "" {
+		request.Header.Set(NewestField, newest)
+	}
 	if err := u.authorize(request); err != nil {
 		return nil, err
 	}
