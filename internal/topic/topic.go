@@ -81,6 +81,9 @@ const messageOverhead = 40
 // Size is how many bytes a message takes of a queue.
 func (m *Message) Size() int { return len(m.Key) + len(m.Value) + messageOverhead }
 
+// A Note is a value by its key, next to the topics of a Log that has notes. A nil value deletes it.
+type Note struct{ Key, Value []byte }
+
 // A Record is one record of a partition.
 type Record struct {
 	Offset     int64

@@ -3,7 +3,7 @@
 // A source (files, topics, an HTTP or a syslog listener) brings the records of its logs. Each log has a stream, which
 // parses the records, judges them by the rules, packs the hits into one batch per partition, and cuts. A cut is the
 // part of the log between two positions and the batches made from it. The journal notes a cut before the stream sends
-// it, and sends the noted bytes again after a crash. The aggregator skips batches that it has already counted
+// it, and sends the noted bytes again after a crash; a sink with notes takes the position in one write with the hits. The aggregator skips batches that it has already counted
 // (hit.Positions). So every request of a source that can be replayed is counted exactly once, whichever process is
 // killed.
 //
@@ -67,7 +67,7 @@ func Open(config Config) (*Collector, error) {
 		Retention: config.Retention, Pace: config.pace, Now: time.Now,
 		RestartAfter: config.restartAfter, PartsBytes: config.partsBytes, Logger: config.Logger, Metrics: config.Metrics,
 	})
-	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.Outstanding(), Disk: config.disk})
+	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.Outstanding(), Disk: config.disk, Notes: config.Notes})
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ type Config struct {
 	Late       time.Duration   // how far a source may be ahead of the others when they are read from behind
 	Ahead      time.Duration   // how far ahead of our clock a request may be
 	Sink       pipeline.Sink
+	Notes      journal.Notes // of the sink's log; nil when it has none
 	Partitions int           // of the sink
 	Batch      time.Duration // how long a live record may wait for others, so that they are sent together; 0 is not at all
 	Retention  time.Duration // of the sink's log: older cuts are never sent again; 0 is unlimited

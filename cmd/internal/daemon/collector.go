@@ -14,6 +14,7 @@ import (
 	"weir/internal/topic"
 	"weir/pkg/collector"
 	"weir/pkg/collector/files"
+	"weir/pkg/collector/journal"
 	"weir/pkg/collector/listeners"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/topics"
@@ -56,6 +57,7 @@ const closePatience = 5 * time.Second
 type RunningCollector struct {
 	*collector.Collector
 	producer  topic.Appender
+	notes     journal.Notes                 // nil with Kafka
 	clients   []*kafka.Client               // of its kafka sources
 	senders   map[string]*listeners.Senders // of syslog sources, by name
 	closeAlso func()
@@ -72,8 +74,14 @@ func OpenCollector(ctx context.Context, p *Process, client topic.Log) (*RunningC
 		return nil, err
 	}
 
-	r := &RunningCollector{producer: client.Appender(topic.AppenderConfig{Topic: hits.Name, Partitions: hits.Partitions, QueueBytes: queueBytes}),
-		senders: map[string]*listeners.Senders{}, closeAlso: func() {}}
+	r := &RunningCollector{senders: map[string]*listeners.Senders{}, closeAlso: func() {}}
+	to := topic.AppenderConfig{Topic: hits.Name, Partitions: hits.Partitions, QueueBytes: queueBytes}
+	if p.Local != nil {
+		appender := p.Local.NewAppender(to)
+		r.producer, r.notes = appender, localNotes{p.Local.Log, appender}
+	} else {
+		r.producer = client.Appender(to)
+	}
 	p.queue("hits", queueBytes, func() float64 { return float64(r.producer.Held()) })
 	settings, err := r.settings(p)
 	if err == nil {
@@ -99,7 +107,7 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 	}
 
 	settings := collector.Config{
-		Folder: filepath.Join(c.Data, "collector"), Rules: c.RuleSet, Client: trusted, Sink: r.producer, Partitions: c.Kafka.Hits.Partitions,
+		Folder: filepath.Join(c.Data, "collector"), Rules: c.RuleSet, Client: trusted, Sink: r.producer, Notes: r.notes, Partitions: c.Kafka.Hits.Partitions,
 		Late: time.Duration(c.Time.Late), Ahead: time.Duration(c.Time.Ahead), Retention: time.Duration(c.Kafka.Hits.Retention),
 		Batch:  time.Duration(c.Collector.Batch),
 		Logger: p.Logger, Metrics: p.Metrics,

@@ -101,6 +101,17 @@ func (p *Process) openLocal(ctx context.Context) (*Local, error) {
 	}
 }
 
+// localNotes are the notes next to the topic of hits.
+type localNotes struct {
+	*local.Log
+	hits *local.Appender
+}
+
+// Together implements journal.Notes.
+func (l localNotes) Together(ctx context.Context, messages []topic.Message, notes []topic.Note) error {
+	return l.Log.Together(ctx, []local.Part{{Appender: l.hits, Messages: messages}}, notes, nil)
+}
+
 // commandPatience is how long a command of the tool may have the folder while a process starts on it.
 const commandPatience = time.Minute
 

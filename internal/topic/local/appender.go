@@ -153,14 +153,11 @@ type Part struct {
 	Messages []topic.Message
 }
 
-// A Note is a value by its key, next to the topics. A nil value deletes it.
-type Note struct{ Key, Value []byte }
-
 // Together accepts messages for several topics, and notes, as one write: after a crash all of it is there, or nothing.
 // done is called once, after that of every message, as Message.Done is; it may be nil. A message that is refused
 // permanently is left out. While the queue of one of the topics is full Together waits, and when the context ends first,
 // it accepts nothing. Notes must not be changed until done.
-func (l *Log) Together(ctx context.Context, parts []Part, notes []Note, done func(error)) error {
+func (l *Log) Together(ctx context.Context, parts []Part, notes []topic.Note, done func(error)) error {
 	for i := range notes {
 		if n := &notes[i]; len(n.Key) == 0 || len(n.Key) > maxKey || len(n.Value) > maxNote {
 			return topic.Errorf(topic.ErrTooLarge, "a note of %d bytes with a key of %d bytes; at most %d and 1 to %d are allowed", len(n.Value), len(n.Key), maxNote, maxKey)
@@ -206,7 +203,7 @@ type call struct {
 
 // An extra is what is written next to messages: notes, or a commit.
 type extra struct {
-	notes  []Note
+	notes  []topic.Note
 	commit *pendingCommit
 	done   func(error)
 }

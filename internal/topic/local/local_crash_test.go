@@ -97,7 +97,7 @@ func (s *site) step(ctx context.Context, n int, done func(error)) error {
 	}
 	return s.log.Together(ctx, []Part{
 		{s.hits, []topic.Message{{Value: valueOf(n)}, {Partition: 1, Value: valueOf(n)}}}, {s.list, []topic.Message{entry}},
-	}, []Note{{[]byte("step"), valueOf(n)}}, done)
+	}, []topic.Note{{Key: []byte("step"), Value: valueOf(n)}}, done)
 }
 
 // check returns the last step that is there. All of a step is there or nothing, without a gap, and at least up to the

@@ -133,15 +133,15 @@ func readGroup(states map[string]*topic.GroupState, iterator *pebble.Iterator, w
 }
 
 // Notes returns the notes whose keys begin with a prefix, in the order of their keys.
-func (l *Log) Notes(ctx context.Context, prefix []byte) ([]Note, error) {
+func (l *Log) Notes(ctx context.Context, prefix []byte) ([]topic.Note, error) {
 	from := append([]byte{ours, aNote}, prefix...)
-	notes, err := on(ctx, l, func(db *pebble.DB) (notes []Note, err error) {
+	notes, err := on(ctx, l, func(db *pebble.DB) (notes []topic.Note, err error) {
 		iterator, err := db.NewIter(&pebble.IterOptions{LowerBound: from, UpperBound: []byte{ours, aNote + 1}})
 		if err != nil {
 			return nil, err
 		}
 		for ok := iterator.First(); ok && bytes.HasPrefix(iterator.Key(), from); ok = iterator.Next() {
-			notes = append(notes, Note{bytes.Clone(iterator.Key()[2:]), append([]byte{}, iterator.Value()...)})
+			notes = append(notes, topic.Note{Key: bytes.Clone(iterator.Key()[2:]), Value: append([]byte{}, iterator.Value()...)})
 		}
 		return notes, errors.Join(iterator.Error(), iterator.Close())
 	})

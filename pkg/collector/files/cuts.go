@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pipeline"
 )
@@ -23,6 +24,14 @@ func (f *cuts) Note(c *pipeline.Cut) { f.journal.Note(&c.Cut, func() { c.SetNote
 
 // Done implements journal.
 func (f *cuts) Done(c *pipeline.Cut) { f.journal.Done(c.Source, c.To) }
+
+// send sends the messages of a cut, with its note where they are kept together.
+func (f *cuts) send(ctx context.Context, c *journal.Cut, messages []topic.Message) error {
+	if f.journal.HasNotes() {
+		return f.journal.Land(ctx, c, messages)
+	}
+	return f.pipeline.Send(ctx, c, messages)
+}
 
 // resend sends the cuts that were outstanding when the journal was opened, in their order. It skips cuts that are too
 // old to be sent again.
@@ -48,7 +57,7 @@ func (f *cuts) resend(ctx context.Context) error {
 // sendAgain sends a noted cut that an earlier run may have sent already.
 func (f *cuts) sendAgain(ctx context.Context, c *journal.Cut) error {
 	settled := func() { f.journal.Done(c.Source, c.To) }
-	if err := f.pipeline.SendAgain(ctx, c, settled, func(err error) { f.faults.Note("send", err) }); err != nil {
+	if err := f.pipeline.SendAgain(ctx, c, f.send, settled, func(err error) { f.faults.Note("send", err) }); err != nil {
 		return fmt.Errorf("sending outstanding batches: %w", err)
 	}
 	return nil

@@ -25,6 +25,7 @@ import (
 
 	"weir/internal/replace"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 )
 
 const (
@@ -37,6 +38,11 @@ const (
 // that a crash may lose, such as that Kafka has a cut, are written with the next cut or within a second.
 //
 // The journal keeps the content of the file in memory: the state of every log, and the cuts that Kafka may not have.
+//
+// Where the log of hits can keep notes (Notes), a note of a cut goes there with its hits, in one write, and the file
+// needs no cut: a cut counts as noted at once. The file then has the states of logs up to a second late, and Open takes
+// the later ones from the notes.
+//
 // When a write fails, the content of the file is unknown; the journal then rewrites it from memory until that
 // succeeds, and cuts and their streams wait meanwhile.
 type Journal struct {
@@ -44,6 +50,7 @@ type Journal struct {
 	logger *slog.Logger
 	faults *telemetry.Faults
 	gauge  prometheus.Gauge // of outstanding cuts
+	notes  Notes            // nil: cuts are noted in the file
 	ID     string           // of the collector: random, made with the journal
 	fresh  bool             // there was no journal
 
@@ -51,7 +58,8 @@ type Journal struct {
 	queue   []change
 	asks    []func(*state) // answered once the changes queued before them are written
 	fault   string
-	count   int // of outstanding cuts
+	count   int               // of outstanding cuts in the file
+	flying  map[string][]*Cut // those that are noted with their hits, by source
 	kick    chan struct{}
 	closing chan struct{}
 	ended   chan struct{}
@@ -89,6 +97,16 @@ type Options struct {
 	Logger      *slog.Logger
 	Outstanding prometheus.Gauge // of cuts
 	Disk        Disk             // the zero value is the real one
+	Notes       Notes            // of the log of hits; nil when it has none
+}
+
+// Notes are values by key that the log of hits has next to its records.
+type Notes interface {
+	// Notes returns those whose keys begin with a prefix.
+	Notes(ctx context.Context, prefix []byte) ([]topic.Note, error)
+
+	// Together writes messages and notes in one write. It is done when the last message is.
+	Together(ctx context.Context, messages []topic.Message, notes []topic.Note) error
 }
 
 // Open locks a folder, reads its journal and starts its goroutine. Close ends it and unlocks the folder.
@@ -103,10 +121,13 @@ func Open(path string, o Options) (*Journal, error) {
 	j := &Journal{
 		folder: f, logger: o.Logger, faults: telemetry.NewFaults(o.Logger), gauge: o.Outstanding, state: newState(),
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
-		disk: o.Disk,
+		disk: o.Disk, notes: o.Notes, flying: map[string][]*Cut{},
 	}
 
-	if err = j.read(); err == nil {
+	if err = j.read(); err == nil && j.notes != nil {
+		err = j.readNotes()
+	}
+	if err == nil {
 		if err = j.rewrite(); err != nil {
 			err = fmt.Errorf("writing the journal: %w", err)
 		}
@@ -166,11 +187,21 @@ func NewID() string {
 
 // Note keeps a cut, and calls noted once the disk has it, from the journal's goroutine and in the order of the calls.
 func (j *Journal) Note(c *Cut, noted func()) {
+	if j.notes != nil {
+		j.mu.Lock()
+		j.flying[c.Source] = append(j.flying[c.Source], c)
+		j.mu.Unlock()
+		noted()
+		return
+	}
 	j.enqueue(change{entry{kind: entryCut, cut: c}, noted}, true)
 }
 
 // Done notes that Kafka has a log's cut that ends at a position.
 func (j *Journal) Done(source string, to int64) {
+	if j.landed(source, to) {
+		return
+	}
 	j.enqueue(change{entry: entry{kind: entryDone, log: Log{Source: source, Position: to}}}, false)
 }
 
@@ -182,6 +213,7 @@ func (j *Journal) Set(log Log) {
 // Forget removes a log.
 func (j *Journal) Forget(source string) {
 	j.enqueue(change{entry: entry{kind: entryForget, log: Log{Source: source}}}, false)
+	j.forgetNote(source)
 }
 
 func (j *Journal) enqueue(c change, urgent bool) {
@@ -209,7 +241,11 @@ func (j *Journal) Logs() []Log {
 func (j *Journal) Status() (outstanding int, fault string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.count, j.fault
+	outstanding = j.count
+	for _, cuts := range j.flying {
+		outstanding += len(cuts)
+	}
+	return outstanding, j.fault
 }
 
 // Recovered returns the cuts that were outstanding when the journal was opened, in their order, at its first call.
@@ -264,7 +300,7 @@ func (j *Journal) commit() {
 // write writes changes; ok is false when it gives up.
 func (j *Journal) write(queue []change) (ok bool) {
 	j.buffer = j.buffer[:0]
-	urgent := false
+	urgent := j.notes != nil // nothing waits for it, but once a second it is on the disk
 	for i := range queue {
 		j.buffer = queue[i].append(j.buffer)
 		j.state.apply(queue[i].entry)
@@ -294,7 +330,7 @@ func (j *Journal) Standing(ctx context.Context, source string) (log *Log, outsta
 			is := *known
 			log = &is
 		}
-		outstanding = slices.Clone(s.cuts[source])
+		log, outstanding = j.standing(source, log, slices.Clone(s.cuts[source]))
 	})
 	j.mu.Unlock()
 
@@ -334,7 +370,11 @@ func (j *Journal) append(urgent bool) error {
 // renew rewrites the journal until that succeeds. It gives up only when the collector closes.
 func (j *Journal) renew(err error) bool {
 	for pause := 50 * time.Millisecond; err != nil; pause = min(2*pause, 2*time.Second) {
-		err = fmt.Errorf("writing the journal, which all files wait for: %w", err)
+		waits := ", which all files wait for"
+		if j.notes != nil {
+			waits = ""
+		}
+		err = fmt.Errorf("writing the journal%s: %w", waits, err)
 		j.faults.Note("journal", err)
 		j.broken(err.Error())
 		select {
@@ -395,8 +435,9 @@ func (j *Journal) counted() {
 	for _, cuts := range j.state.cuts {
 		n += len(cuts)
 	}
-	j.gauge.Set(float64(n))
 	j.mu.Lock()
-	defer j.mu.Unlock()
 	j.count = n
+	j.mu.Unlock()
+	outstanding, _ := j.Status()
+	j.gauge.Set(float64(outstanding))
 }

@@ -10,6 +10,9 @@ package pipeline
 // once a minute and tries until it succeeds, and the stream waits. Done notes that Kafka has all of the cut. It does not
 // block, and a crash may lose it: then the cut is sent again, and the aggregator skips it.
 //
+// Where the sink has notes (StreamConfig.Send), a cut of a file counts as noted at once: its position is written with
+// its hits.
+//
 // The journals need different things to send a cut again. The file journal keeps the bytes of the batches; it needs
 // neither the log nor the rules nor the version of the program that made them. A commit has 4,096 bytes of metadata:
 // it keeps from, to and clock of each cut, and the fingerprint, and the log is read again from the first of them

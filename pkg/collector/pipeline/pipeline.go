@@ -53,6 +53,9 @@ type Sink interface {
 	Send(ctx context.Context, messages ...kafka.Message) error
 }
 
+// A Send sends the messages of a cut as a Sink does.
+type Send func(ctx context.Context, c *journal.Cut, messages []kafka.Message) error
+
 // A Start is where a source begins if nothing is stored about it; the zero value is its earliest record.
 type Start struct {
 	Latest bool
@@ -93,9 +96,14 @@ func (p *Pipeline) TooOld(clock int64) (age time.Duration, is bool) {
 	return age.Round(time.Second), p.config.Retention > 0 && age > p.config.Retention*9/10
 }
 
+// Send sends the messages of a cut to the sink.
+func (p *Pipeline) Send(ctx context.Context, _ *journal.Cut, messages []kafka.Message) error {
+	return p.config.Sink.Send(ctx, messages...)
+}
+
 // SendAgain sends a noted cut that may have been sent already. It calls settled once Kafka has all of it; refused
 // reports batches that Kafka refuses permanently.
-func (p *Pipeline) SendAgain(ctx context.Context, c *journal.Cut, settled func(), refused func(error)) error {
+func (p *Pipeline) SendAgain(ctx context.Context, c *journal.Cut, send Send, settled func(), refused func(error)) error {
 	if len(c.Batches) == 0 {
 		settled()
 		return nil
@@ -103,7 +111,7 @@ func (p *Pipeline) SendAgain(ctx context.Context, c *journal.Cut, settled func()
 
 	var left atomic.Int32
 	left.Store(int32(len(c.Batches)))
-	return p.config.Sink.Send(ctx, messages(c, func(b *journal.Batch, err error) {
+	return send(ctx, c, messages(c, func(b *journal.Batch, err error) {
 		if errors.Is(err, kafka.ErrClosed) {
 			return // it stays in the journal
 		}
@@ -113,7 +121,7 @@ func (p *Pipeline) SendAgain(ctx context.Context, c *journal.Cut, settled func()
 		if left.Add(-1) == 0 {
 			settled()
 		}
-	})...)
+	}))
 }
 
 // rulingOf returns the rules with a fingerprint, with the proxies that are trusted now; nil when they are no longer

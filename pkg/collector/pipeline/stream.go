@@ -44,6 +44,7 @@ type Stream struct {
 	log       string
 	source    string
 	journal   Journal
+	sender    Send
 	keep      func(position int64) []byte
 	measure   func() (lag int64, known bool)
 	member    *pace.Member
@@ -106,6 +107,7 @@ type StreamConfig struct {
 
 	Journal   Journal                     // nil keeps nothing: hits that were not acknowledged are lost with the process
 	Keep      func(position int64) []byte // the source's note in the journal for a cut that ends there; nil is none
+	Send      Send                        // of its cuts; nil is the pipeline's
 	LateNotes bool                        // cuts are noted when they may be sent, not before: at its next start the journal sends all its cuts
 	AtOnce    bool                        // senders wait for an answer: cuts are not grouped with others
 	OneRule   bool                        // rules change only when nothing is in flight: the journal notes one set only

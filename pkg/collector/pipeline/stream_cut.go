@@ -298,7 +298,7 @@ func (s *Stream) send(ctx context.Context, c *Cut) error {
 	}
 
 	if len(c.Batches) > 0 {
-		if err := s.in.pipeline.config.Sink.Send(ctx, messages(&c.Cut, func(b *journal.Batch, err error) { s.settled(c, b, err) })...); err != nil {
+		if err := s.sender(ctx, &c.Cut, messages(&c.Cut, func(b *journal.Batch, err error) { s.settled(c, b, err) })); err != nil {
 			return err
 		}
 	}

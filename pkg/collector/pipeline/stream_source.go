@@ -14,7 +14,7 @@ import (
 func (in *Intake) NewStream(config StreamConfig) *Stream {
 	s := &Stream{
 		in: in, log: config.Log, source: config.Source, position: config.Position, reached: config.Reached,
-		journal: config.Journal, keep: config.Keep, measure: config.Measure, member: config.Member,
+		journal: config.Journal, sender: config.Send, keep: config.Keep, measure: config.Measure, member: config.Member,
 		notBefore: config.NotBefore, lateNotes: config.LateNotes, oneRule: config.OneRule, again: config.Again,
 		writers: make([]*hit.Writer, in.pipeline.config.Partitions), wake: make(chan struct{}, 1),
 		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
@@ -26,6 +26,9 @@ func (in *Intake) NewStream(config StreamConfig) *Stream {
 	s.each = s.judgeRequest
 	if s.journal == nil {
 		s.journal = noJournal{}
+	}
+	if s.sender == nil {
+		s.sender = in.pipeline.Send
 	}
 	if len(s.again) > 0 {
 		s.againBy = cmp.Or(in.pipeline.rulingOf(config.Fingerprint), in.pipeline.ruling.Load())
