@@ -37,15 +37,21 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 		if err == nil || !certified || !keys.Read.May(want) || !errors.Is(err, keys.ErrNone) {
 			return key.Name, refusedKey(err)
 		}
-		return r.TLS.VerifiedChains[0][0].Subject.CommonName, nil
+		return commonName(r), nil
 	}
 
-	// No other machine can connect here (guard).
+	// Without a certificate no other machine can connect here (guard).
 	if keys.Read.May(want) {
-		return "", nil
+		if certified {
+			by = commonName(r)
+		}
+		return by, nil
 	}
 	return "", problemf(http.StatusUnauthorized, "orders are given with a key of the role write, and this enforcer has no file of keys: set enforcer.keys, or use its socket")
 }
+
+// commonName returns the name in the certificate of a certified caller.
+func commonName(r *http.Request) string { return r.TLS.VerifiedChains[0][0].Subject.CommonName }
 
 // Guard passes on callers that may read.
 func (e *Enforcer) Guard(next http.Handler) http.Handler {

@@ -70,6 +70,15 @@ func TestACertificateReads(t *testing.T) {
 	if _, err := e.Admit(q, keys.Read); err == nil {
 		t.Error("a wrong key is let through")
 	}
+
+	// Its name is known without a file of keys, too: bouncers are told apart by it.
+	if e, err = Open(Config{Set: list(t), Ruling: usualRuling(t), Logger: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	q.Header.Del("X-Api-Key")
+	if by, err := e.Admit(q, keys.Read); by != "edge-1" || err != nil {
+		t.Errorf("without a file of keys: %s, %v", by, err)
+	}
 }
 
 func TestWhereItMayListen(t *testing.T) {

@@ -100,6 +100,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.warnOfShortRetention()
 	c.warnOfUnknownUsers()
 	c.warnOfClaimedFields()
+	c.warnOfNoKeys()
 	for _, networks := range c.networks() {
 		_, faults := networks.Read(c.loader.file)
 		c.loader.faults = append(c.loader.faults, faults...)
@@ -157,6 +158,15 @@ func (c *Config) warnOfShortRetention() {
 					Remedy: "make kafka.hits.retention longer than the longest limit"})
 			}
 		}
+	}
+}
+
+// warnOfNoKeys warns of bouncers that are named by their keys, where no key is read.
+func (c *Config) warnOfNoKeys() {
+	if len(c.Enforcer.Crowdsec.Addresses) > 0 && c.Enforcer.Keys == "" && c.Enforcer.TLS.Clients == "" {
+		c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
+			What:   "enforcer.crowdsec.addresses names API keys, and without enforcer.keys no key is read: the bouncers get prefixes, which they ignore",
+			Remedy: "write enforcer: {keys: keys.yaml}, and make the keys with weir keys add --name NAME --role read"})
 	}
 }
 

@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/command"
+	"weir/internal/keys"
 	"weir/internal/regular"
 	"weir/internal/yamlfile"
 	"weir/pkg/rule"
@@ -108,6 +110,9 @@ func (k *checkCommand) file(ctx context.Context, path string, data []byte) *chec
 		if !k.live && path != "stdin" { // a file from elsewhere names the files there
 			result.add(missingFiles(path, settings.NamedFiles()), nil)
 		}
+		if path != "stdin" {
+			result.add(unknownKeys(path, settings.Enforcer), nil)
+		}
 		if k.live && len(result.faults) == 0 {
 			result.Live = askLive(ctx, settings)
 		}
@@ -129,6 +134,25 @@ func missingFiles(path string, named []config.NamedFile) (warnings []yamlfile.Fa
 			remedy = "create it with weir keys add --name NAME --role ROLE --file " + file.Path + ", or correct " + file.Key
 		}
 		warnings = append(warnings, yamlfile.Fault{File: path, What: file.Key + ": " + file.Path + " does not exist on this machine; without it no part that reads it starts", Remedy: remedy})
+	}
+	return warnings
+}
+
+// unknownKeys warns about bouncers whose key is not in the file of keys. A name may also be that of a certificate.
+func unknownKeys(path string, e config.Enforcer) (warnings []yamlfile.Fault) {
+	if len(e.Crowdsec.Addresses) == 0 || e.Keys == "" || e.TLS.Clients != "" {
+		return nil
+	}
+	file, err := keys.Open(e.Keys)
+	if err != nil {
+		return nil // missingFiles, and --live, report it
+	}
+	for _, name := range e.Crowdsec.Addresses {
+		if !slices.ContainsFunc(file.All(), func(k keys.Key) bool { return k.Name == name }) {
+			warnings = append(warnings, yamlfile.Fault{File: path,
+				What:   fmt.Sprintf("enforcer.crowdsec.addresses: %s has no key with the name %s: a bouncer with another key gets prefixes", e.Keys, name),
+				Remedy: "write the name of the bouncer's key (weir keys list)"})
+		}
 	}
 	return warnings
 }
