@@ -59,10 +59,11 @@ func TestDocumentedFormats(t *testing.T) {
 	}
 }
 
-// firstWords returns the first word of each row of a section's table.
+// firstWords returns the first word of each row of a section's first table.
 func firstWords(page, section string) (words []string) {
 	_, text, _ := strings.Cut(page, "\n## "+section+"\n")
-	text, _, _ = strings.Cut(text, "\n## ")
+	_, text, _ = strings.Cut(text, "\n| --- |")
+	text, _, _ = strings.Cut(text, "\n\n")
 	for _, row := range regexp.MustCompile("(?m)^\\| `([a-z0-9_-]+)` \\|").FindAllStringSubmatch(text, -1) {
 		words = append(words, row[1])
 	}
