@@ -41,6 +41,7 @@ func TestLogsWithTheSameBeginning(t *testing.T) {
 
 // A copy of the beginning of a log is not read until it continues as another log. This is reported once.
 func TestACopyOfABeginningIsNotRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "*access.log")
 	heard := b.listen()
 	b.Append("access.log", banner())

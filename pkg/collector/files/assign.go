@@ -140,7 +140,10 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 			if f.known.differ(log, opened, file) {
 				return false, false
 			}
-			f.notRead(file.path, "a file begins with the same 1,024 bytes as another file; it is taken for a copy and not read; if it is another log, it is read once it differs from that file",
+			if f.known.isFileOf(log, file) { // rotation has renamed it, or made a link to it
+				return false, true
+			}
+			f.doubt(file.path, "a file begins with the same 1,024 bytes as another file; it is taken for a copy and not read; if it is another log, it is read once it differs from that file",
 				"other", owner.path)
 		}
 

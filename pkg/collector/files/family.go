@@ -43,14 +43,15 @@ type family struct {
 	polled atomic.Bool
 	moved  atomic.Bool // files came or went
 
-	logs      []*fileLog            // open, oldest first
-	undecided bool                  // some files could not be assigned to a log yet
-	barred    map[string]error      // files that cannot be read, by path
-	warned    map[string]bool       // files that were logged as not read
-	finished  map[inode]os.FileInfo // files that have nothing to read until they change
-	done      map[inode]string      // those of them that were read to their end, with their paths
-	broken    map[inode]*brokenFile // the finished files that are cut off or damaged
-	choice    *request.Choice       // the format of the log before
+	logs                   []*fileLog            // open, oldest first
+	undecided              bool                  // some files could not be assigned to a log yet
+	barred                 map[string]error      // files that cannot be read, by path
+	warned                 map[string]bool       // files that were logged as not read
+	doubted, doubtedBefore map[string]time.Time  // files that the last scan took for copies, and since when
+	finished               map[inode]os.FileInfo // files that have nothing to read until they change
+	done                   map[inode]string      // those of them that were read to their end, with their paths
+	broken                 map[inode]*brokenFile // the finished files that are cut off or damaged
+	choice                 *request.Choice       // the format of the log before
 }
 
 // A fileLog is a log with an open file.
@@ -205,5 +206,18 @@ func (f *family) notRead(path, why string, args ...any) {
 	if !f.warned[path] {
 		f.warned[path] = true
 		f.in.Logger().Warn(why, append([]any{"file", path}, args...)...)
+	}
+}
+
+// doubt warns of a file that seems to be a copy, once it has seemed so for finalAfter: while a log is copied and
+// truncated, it seems so for a moment.
+func (f *family) doubt(path, why string, args ...any) {
+	since, doubted := f.doubtedBefore[path]
+	if !doubted {
+		since = f.in.Now()
+	}
+	f.doubted[path] = since
+	if f.in.Now().Sub(since) >= finalAfter {
+		f.notRead(path, why, args...)
 	}
 }

@@ -134,7 +134,7 @@ func (f *source) follow(ctx context.Context) {
 	events, faults, every := f.notifications()
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
-	forget := time.After(forgetAfter)
+	forget, lost := time.After(forgetAfter), time.After(lostAfter)
 
 	quiet := newLull(f.in.Batch())
 	defer quiet.timer.Stop()
@@ -152,6 +152,8 @@ func (f *source) follow(ctx context.Context) {
 			f.discover(ctx, false)
 		case <-forget:
 			f.known.forget()
+		case <-lost:
+			f.reportLost()
 		case <-quiet.timer.C:
 			quiet.turn(f.in.NextBeat())
 		case event, ok := <-taken:
@@ -174,6 +176,16 @@ func (f *source) follow(ctx context.Context) {
 			}
 			f.reportBarred()
 			f.Status() // the gauges
+		}
+	}
+}
+
+// reportLost warns of logs whose file was rotated, while no process followed it, to where no pattern leads.
+func (f *source) reportLost() {
+	for path := range f.families {
+		if log := f.known.lost(path); log != nil {
+			f.in.Logger().Warn("the file that was read before is gone, and lines that came after its last reading are not counted; if rotation gives files another folder or name, add these to file",
+				"file", path, "log", log.source, "read", log.position)
 		}
 	}
 }

@@ -30,6 +30,8 @@ type knownLog struct {
 	tailAt   int64  // the position that the identity's tail is before, also while it is read
 	stale    bool   // no file of it has been seen for forgetDays, and none since the start
 	owner    *owner // the only family that reads it
+	stored   bool   // the process before knew it
+	seen     bool   // a file of it has been seen since the start
 	longer   bool   // another family's live file has all that was read of the log, and more
 }
 
@@ -46,6 +48,9 @@ const (
 	forgetDays  = 90
 	forgetAfter = time.Hour
 )
+
+// lostAfter is the time after the start by which all files have been seen.
+const lostAfter = 30 * time.Second
 
 // Logs are all logs of the process's file sources, and the patterns that were begun.
 type Logs struct {
@@ -75,7 +80,7 @@ func NewLogs(p *pipeline.Pipeline, j *journal.Journal, logger *slog.Logger) *Log
 			continue
 		}
 		stale := k.isStale(i)
-		k.logs = append(k.logs, &knownLog{identity: i, source: log.Source, position: log.Position, reached: log.Reached, tailAt: log.Position, stale: stale})
+		k.logs = append(k.logs, &knownLog{identity: i, source: log.Source, position: log.Position, reached: log.Reached, tailAt: log.Position, stale: stale, stored: true})
 		k.taken[log.Source] = true
 	}
 
@@ -98,6 +103,26 @@ func (k *Logs) forget() {
 		delete(k.taken, log.source)
 		return true
 	})
+}
+
+// lost returns the log that the process before read last as a live file, if no file of it has been seen since, although
+// the live file is there: rotation has moved it to where no pattern leads. nil means that none is lost.
+func (k *Logs) lost(live string) *knownLog {
+	if file, err := os.Open(live); err != nil || file.Close() != nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var last *knownLog
+	for _, log := range k.logs {
+		if log.stored && log.live == live && (last == nil || log.reached > last.reached) {
+			last = log
+		}
+	}
+	if last == nil || last.seen || last.done || last.over || last.position == 0 {
+		return nil
+	}
+	return last
 }
 
 // Resend sends the batches again that Kafka may not have had when the journal was opened. It is called before any source
@@ -164,6 +189,13 @@ func (k *Logs) hasFile(id inode) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.ContainsFunc(k.logs, func(log *knownLog) bool { return log.identity.id == id })
+}
+
+// isFileOf reports whether a log was last read from this file, whatever its name was then.
+func (k *Logs) isFileOf(log *knownLog, file found) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return log.identity.id == inodeOf(file.info)
 }
 
 // claim makes a log the family's own, or returns its present owner.
@@ -268,7 +300,7 @@ func (k *Logs) save(log *knownLog) {
 func (k *Logs) saw(log *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	log.stale = false
+	log.stale, log.seen = false, true
 	if day := k.today(); log.day < day-7 {
 		log.day = day
 		if log.owner == nil { // else its position is out of date; the next cut keeps the day

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -91,4 +92,53 @@ func TestACopyOfAQuietLogLeavesItsPosition(t *testing.T) {
 	b.start()
 	b.Log("access.log", 10)
 	b.await()
+}
+
+// While no process followed the log, its file was moved to where no pattern leads. The next process warns of it, and not
+// of logs whose rotated file it finds.
+func TestALogThatWasMovedAwayIsReported(t *testing.T) {
+	for _, c := range []struct {
+		patterns []string
+		moved    string
+		lost     bool
+	}{
+		{[]string{"access.log"}, "old/access.log.1", true},
+		{[]string{"current"}, "@400000006b03bbe516338284.s", true},
+		{[]string{"current", "@*"}, "@400000006b03bbe516338284.s", false},
+		{[]string{"access.log"}, "access.log.1", false},
+		{[]string{"access.log"}, "access.log-20260301", false},
+		{[]string{"access.log"}, "access-20260301.log", true},
+		{[]string{"access.log", "access-*.log"}, "access-20260301.log", false},
+		{[]string{"access.log"}, "access.log", false},
+	} {
+		b := newBench(t, c.patterns...)
+		live := c.patterns[0]
+		b.Log(live, 40)
+		b.start()
+		b.await()
+		b.stop()
+
+		if err := os.MkdirAll(b.Path("old"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if live != c.moved {
+			b.Rename(live, c.moved)
+		}
+		b.Log(live, 30)
+		b.start()
+		b.await()
+		if log := b.known.lost(b.Path(live)); (log != nil) != c.lost {
+			t.Errorf("%s to %s: %+v is lost", live, c.moved, log)
+		}
+		b.stop()
+
+		// It is reported once.
+		b.Log(live, 30)
+		b.start()
+		b.await()
+		if log := b.known.lost(b.Path(live)); log != nil {
+			t.Errorf("%s to %s: %+v is lost at the second start", live, c.moved, log)
+		}
+		b.stop()
+	}
 }

@@ -1,6 +1,11 @@
 package files
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"weir/pkg/collector/pace"
+)
 
 // A pattern may also match rotated files (access.log*). They are of the live file, however many endings they have, and
 // whether or not the files between exist.
@@ -46,4 +51,39 @@ func TestTheLiveFileOfAPattern(t *testing.T) {
 			t.Errorf("%s matches %s: live are %v, want %s", c.pattern, c.file, got, c.want)
 		}
 	}
+}
+
+// Of a file that is found under another name than the one it is read by, no copy is reported: rotation has renamed it. A
+// copy is reported after a while, unless it was one only for a moment.
+func TestOnlyLastingCopiesAreReported(t *testing.T) {
+	b := newBench(t)
+	heard := b.listen()
+	var later time.Duration
+	b.pipeline.Now = func() time.Time { return time.Now().Add(later) }
+	b.Log("access.log", 40)
+	live := b.family("access.log")
+	live.settle(t)
+	other := b.source.newFamily(b.Path("access-20260301.log"), beginning{notBefore: pace.NoTime})
+	look := func(copied bool) {
+		t.Helper()
+		other.scan()
+		if heard.Has("taken for a copy") != copied {
+			t.Errorf("a copy was reported: %t; want %t", !copied, copied)
+		}
+		later += finalAfter
+	}
+
+	b.Rename("access.log", "access-20260301.log")
+	look(false)
+	look(false)
+
+	b.Append("access.log", b.Text("access-20260301.log"))
+	b.Remove("access-20260301.log")
+	b.Append("access-20260301.log", b.Text("access.log"))
+	look(false)
+	b.Remove("access-20260301.log")
+	look(false)
+	b.Append("access-20260301.log", b.Text("access.log"))
+	look(false)
+	look(true)
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"weir/internal/logfile"
 )
@@ -14,6 +15,7 @@ import (
 // scan finds the family's files and opens those that have something to read.
 func (f *family) scan() {
 	f.undecided, f.barred = false, map[string]error{}
+	f.doubted, f.doubtedBefore = map[string]time.Time{}, f.doubted
 	defer func() { f.allBarred.set(f.path, f.barred) }()
 	files := f.find()
 	names := map[inode]found{}
