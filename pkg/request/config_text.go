@@ -75,7 +75,7 @@ func cutQuoted(s string) (part, rest string, ok bool) {
 
 // unescapedConfig resolves the escapes that remain when a format was copied from a configuration without its quotes.
 func unescapedConfig(s string) string {
-	if strings.Contains(s, `\"`) {
+	if strings.Contains(s, `\"`) || strings.Contains(s, `\t`) {
 		s = strings.NewReplacer(`\"`, `"`, `\\`, `\`, `\t`, "\t").Replace(s)
 	}
 	return s

@@ -128,7 +128,7 @@ func (c Choice) String() string {
 		return text + ", as configured"
 	}
 	text += fmt.Sprintf(": reads %d of %d requests", c.Read, c.Lines)
-	if c.doubtful > 0 {
+	if c.doubt.taken != "" {
 		text += fmt.Sprintf("; the client is %s, not %s", c.doubt.taken, c.doubt.other)
 	}
 	if c.second != nil {
@@ -163,8 +163,8 @@ func winner(trials []trial) (loose *trial) {
 		case !t.readsMost() || t.rival:
 		case !t.loose:
 			return t
-		case loose == nil:
-			loose = t
+		case loose == nil, t.format == "combined-plus" && loose.format == "common-plus" && 10*t.read >= 9*loose.read:
+			loose = t // a few broken lines must not hide referrer and agent in the rest of all lines
 		}
 	}
 	return loose

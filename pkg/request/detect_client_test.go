@@ -177,6 +177,18 @@ func TestCombinedWithATail(t *testing.T) {
 			t.Errorf("%s: %+v", tail, got)
 		}
 	}
+	// A line that was cut off fits common-plus too, but does not decide.
+	line := "203.0.113.7" + combinedRest + " 0.1"
+	for cut := range 20 {
+		choice, err := Detect(append(slices.Repeat([]string{line}, 19), line[:len(line)-cut-1]), Options{})
+		if err != nil || choice.Format != "combined-plus" {
+			t.Errorf("%s: chose %s, %v", line[:len(line)-cut-1], choice, err)
+		}
+	}
+	other := `203.0.113.7 - - [17/Apr/2018:06:25:06 +0000] "GET /login HTTP/1.1" 200 - 17`
+	if choice, err := Detect(append(slices.Repeat([]string{line}, 8), other, other), Options{}); err != nil || choice.Format != "common-plus" {
+		t.Errorf("chose %s, %v", choice, err)
+	}
 	parser := mustParser(t, "combined-plus", Options{})
 	if got := parsed(t, parser, `203.0.113.7 - \" 9.9.9.9 [17/Apr/2018:06:25:06 +0000] "GET /\" 404 0 \"-\" \" HTTP/1.1" 200 5 "-" "\" 500 1" "x"`); got.Status != 200 || got.Bytes != 5 || got.Agent != `" 500 1` {
 		t.Errorf("%+v", got)

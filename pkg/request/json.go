@@ -294,6 +294,9 @@ func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 		fine = fine && ok
 	}
 
+	if p.doubts != nil {
+		p.doubts.lacks(p)
+	}
 	return fine
 }
 

@@ -13,7 +13,7 @@ import (
 // may be the client's.
 type clientDoubts struct{ of map[clientDoubt]int }
 
-// A clientDoubt is two members that may both have the client's address.
+// A clientDoubt is two members that may both have the client's address; taken is empty for records without a client.
 type clientDoubt struct{ taken, other string }
 
 // see looks at a record whose client is the address of the path with that index.
@@ -29,6 +29,15 @@ func (d *clientDoubts) see(p *jsonParser, m *jsonMapping, index int, client neti
 	}
 }
 
+// lacks looks at a record in which no member has the client.
+func (d *clientDoubts) lacks(p *jsonParser) {
+	for _, slot := range p.scan.found {
+		if namesClient(p.scan.paths[slot]) {
+			d.add(p, -1, slot, netip.Addr{})
+		}
+	}
+}
+
 func (d *clientDoubts) add(p *jsonParser, taken, other int, client netip.Addr) {
 	address, ok := parseAddress(p.scan.textAt(other))
 	if !ok || !address.IsValid() || address == client {
@@ -37,7 +46,11 @@ func (d *clientDoubts) add(p *jsonParser, taken, other int, client netip.Addr) {
 	if d.of == nil {
 		d.of = map[clientDoubt]int{}
 	}
-	d.of[clientDoubt{p.scan.paths[taken], p.scan.paths[other]}]++
+	one := clientDoubt{other: p.scan.paths[other]}
+	if taken >= 0 {
+		one.taken = p.scan.paths[taken]
+	}
+	d.of[one]++
 }
 
 // worst is the doubt of the most records, and their number; 0 when there is none.
@@ -56,7 +69,7 @@ func (d *clientDoubts) worst() (worst clientDoubt, records int) {
 // x_real_ip, client.ip, CF-Connecting-IP. nginx's realip_remote_addr is the address of a proxy.
 func namesClient(path string) bool {
 	name := strings.NewReplacer(".", "", "_", "", "-", "").Replace(strings.ToLower(path))
-	if name == "ip" || name == "ipaddress" {
+	if name == "ip" || name == "ipaddress" || name == "client" {
 		return true
 	}
 	return name != "realipremoteaddr" && slices.ContainsFunc([]string{"clientip", "clientaddr", "clientaddress", "clienthost", "remoteip",
@@ -64,11 +77,15 @@ func namesClient(path string) bool {
 		"peerip", "peeraddr", "peeraddress"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// Doubt describes two members of JSON that may both have the client's address, and how to choose; empty when there are
-// none.
+// Doubt describes two members of JSON that may both have the client's address, or a member that may have it where none
+// is taken, and how to choose; empty when there are none.
 func (c Choice) Doubt() string {
-	if c.doubtful == 0 {
+	switch {
+	case c.doubtful == 0:
 		return ""
+	case c.doubt.taken == "":
+		return fmt.Sprintf("no client is read from %d of %d requests, and %s has an address in them: if it is the client's, name it, with --field ip=%s or, in weir.yaml, fields: {ip: %s}",
+			c.doubtful, c.Lines, c.doubt.other, c.doubt.other, c.doubt.other)
 	}
 	return fmt.Sprintf("%s is taken for the client's address, and %s has another address in %d of %d requests: name the right one, with --field ip=%s or, in weir.yaml, fields: {ip: %s}",
 		c.doubt.taken, c.doubt.other, c.doubtful, c.Lines, c.doubt.other, c.doubt.other)

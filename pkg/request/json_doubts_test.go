@@ -71,3 +71,29 @@ func TestOrderOfClientsInDocs(t *testing.T) {
 		}
 	}
 }
+
+// Where no member is taken for the client, the choice names one that may have it.
+func TestDoubtWithoutAClientInJSON(t *testing.T) {
+	const rest = `"time":"2026-01-01T00:00:00Z","method":"GET","path":"/x","status":200}`
+	for _, c := range []struct {
+		record, named, other string
+	}{
+		{`{"clientIp":"203.0.113.7",` + rest, "", "clientIp"},
+		{`{"clientIp":"203.0.113.7",` + rest, "clientip", "clientIp"}, // as misspelt by the user
+		{`{"req":{"remoteAddress":"203.0.113.7"},` + rest, "", "req.remoteAddress"},
+		{`{"ip":"-","remoteIp":"203.0.113.7",` + rest, "", "remoteIp"},
+		{`{"client":"203.0.113.7",` + rest, "", "client"},
+		{`{"server_ip":"203.0.113.7",` + rest, "", ""},
+		{"{" + rest, "", ""},
+	} {
+		o := Options{}
+		if c.named != "" {
+			o.Fields = map[string]string{"ip": c.named}
+		}
+		choice, err := Detect([]string{c.record, c.record}, o)
+		want := "no client is read from 2 of 2 requests, and " + c.other + " has an address in them: "
+		if got := choice.Doubt(); err != nil || strings.HasPrefix(got, want) != (c.other != "") || (got == "") != (c.other == "") {
+			t.Errorf("%s: %s, %q, %v", c.record, choice, got, err)
+		}
+	}
+}

@@ -127,6 +127,8 @@ func TestNginxFormats(t *testing.T) {
 			Request{UnixMilli: at, IP: peer, Method: "GET", Path: "/a", Bytes: -1}},
 		{"bare, though it begins with a quote", `"$remote_addr" "$time_iso8601" "$request"`, `"192.0.2.1" "2026-05-04T06:25:06Z" "GET /a HTTP/1.1"`,
 			Request{UnixMilli: at, IP: peer, Method: "GET", Path: "/a", Bytes: -1}},
+		{"with tabs, copied without its quotes", `$remote_addr\t$time_local\t"$request"`, "192.0.2.1\t04/May/2026:06:25:06 +0000\t\"GET /a HTTP/1.1\"",
+			Request{UnixMilli: at, IP: peer, Method: "GET", Path: "/a", Bytes: -1}},
 		{"copied without its quotes", `$remote_addr [$time_local] \"$request\"`, `192.0.2.1 [04/May/2026:06:25:06 +0000] "GET /a HTTP/1.1"`,
 			Request{UnixMilli: at, IP: peer, Method: "GET", Path: "/a", Bytes: -1}},
 		{"escape=json", `log_format j escape=json '{"t":"$time_iso8601","ip":"$remote_addr","u":"$remote_user","r":"$request","s":$status,"a":"$http_user_agent","up":"$upstream_status"}'`,

@@ -79,7 +79,7 @@ func (s *Stream) Learn(sample []string, like *request.Choice) *request.Choice {
 		s.found[s.form] = true
 		s.in.logger.Info("found out the format", "log", s.log, "format", choice.String())
 		if doubt := choice.Doubt(); doubt != "" {
-			s.in.logger.Warn("the format may take the wrong client: "+doubt, "log", s.log)
+			s.in.logger.Warn(doubt, "log", s.log)
 		}
 	}
 

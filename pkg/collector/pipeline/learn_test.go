@@ -122,7 +122,7 @@ func TestDoubtAboutTheClientIsLogged(t *testing.T) {
 	s := in.NewStream(StreamConfig{Log: "a log", Source: "a source", Reached: pace.NoTime, NotBefore: pace.NoTime})
 	defer s.Close()
 	s.Learn([]string{`{"time":"2026-03-03T08:00:00Z","ip":"10.0.0.1","client_ip":"203.0.113.7","path":"/"}`}, nil)
-	if !strings.Contains(lines.String(), `msg="the format may take the wrong client: ip is taken for the client's address, and client_ip has another`) {
+	if !strings.Contains(lines.String(), `msg="ip is taken for the client's address, and client_ip has another`) {
 		t.Errorf("logged %s", &lines)
 	}
 	if got := in.Status("file").Format; !strings.Contains(got, "the client is ip, not client_ip") {

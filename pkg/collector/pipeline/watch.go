@@ -24,12 +24,13 @@ type watch struct {
 
 	// The address that sends a majority of the requests if any does, by the majority vote of Boyer and Moore; it is
 	// counted in the span after the one that elected it.
-	elected  netip.Addr
-	votes    int
-	accused  netip.Addr
-	of       int
-	requests int
-	public   bool
+	elected   netip.Addr
+	votes     int
+	accused   netip.Addr
+	of        int
+	requests  int
+	addresses int // requests with one
+	public    bool
 	// Whether elected and accused are trusted proxies for which the log names no client.
 	electedProxy, accusedProxy bool
 
@@ -56,6 +57,9 @@ func (w *watch) request(r *request.Request, proxy bool, by *ruling, clock int64)
 
 	if r.IP == w.accused {
 		w.of++
+	}
+	if r.IP.IsValid() {
+		w.addresses++
 	}
 	w.public = w.public || r.IP.IsValid() && !r.IP.IsPrivate() && !r.IP.IsLoopback() && !proxy
 	w.fields(by, r)
@@ -109,7 +113,7 @@ func (w *watch) judge() {
 		w.logger.Warn(what, "log", w.log, "address", w.accused, "requests", w.of, "of", w.requests)
 	}
 
-	if !w.public && w.requests > watchSpan/2 && w.warned.private.CompareAndSwap(false, true) {
+	if !w.public && w.addresses > watchSpan/2 && w.warned.private.CompareAndSwap(false, true) {
 		w.logger.Warn("all clients have private addresses: are they behind a proxy that client.trusted_proxies does not name?", "log", w.log)
 	}
 	if w.requests > 0 && 2*w.hosts >= w.requests {
@@ -128,7 +132,7 @@ func (w *watch) judge() {
 	// The vote only nominates an address. The next span counts its requests.
 	w.accused, w.accusedProxy = w.elected, w.electedProxy
 	w.elected, w.votes, w.of = netip.Addr{}, 0, 0
-	w.records, w.failed, w.requests, w.hosts, w.public, w.sample = 0, 0, 0, 0, false, ""
+	w.records, w.failed, w.requests, w.addresses, w.hosts, w.public, w.sample = 0, 0, 0, 0, 0, false, ""
 }
 
 // clock compares the time of a request that was logged just now, or before, with our clock.
