@@ -369,6 +369,30 @@ func TestTheLagGrowsWhileNothingCanBeSent(t *testing.T) {
 	}
 }
 
+// Lines that wait for the next beat are not read yet, and the status says so: whoever waits for it counts on that.
+func TestTheStatusKnowsLinesThatWaitForTheBeat(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "access.log")
+	b.config.Batch = time.Second
+	b.start()
+	for range 4 {
+		b.Log("access.log", 1) // sent at once, because it comes alone
+		b.await()
+		time.Sleep(200 * time.Millisecond)
+		b.Log("access.log", 1) // not looked at before the next beat
+		info, err := os.Stat(b.Path("access.log"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := b.collector.Status().Sources[0]
+		if log := status.Logs[0]; status.CaughtUp && log.Position < info.Size() {
+			t.Fatalf("caught up at %d of %d bytes", log.Position, info.Size())
+		}
+		b.await()
+		time.Sleep(1200 * time.Millisecond)
+	}
+}
+
 func TestTheFormatIsFoundOut(t *testing.T) {
 	b := newBench(t, "access.log")
 	b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"

@@ -33,6 +33,7 @@ type family struct {
 	known     *Logs
 	allBarred *barredFiles // of all families
 	allRead   *readFiles   // of all families
+	allEnds   *ends        // of all families
 	folder    string
 	name      string
 	real      atomic.Pointer[string] // the path behind links
@@ -73,7 +74,7 @@ type fileLog struct {
 
 func (s *source) newFamily(path string, began beginning) *family {
 	f := &family{
-		in: s.in, known: s.known, allBarred: &s.barred, allRead: &s.read,
+		in: s.in, known: s.known, allBarred: &s.barred, allRead: &s.read, allEnds: &s.ends,
 		owner: &owner{path}, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{},
 		done: map[inode]string{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{},
 	}

@@ -50,6 +50,7 @@ type source struct {
 	running  sync.WaitGroup
 	barred   barredFiles
 	read     readFiles
+	ends     ends
 	finding  *pace.Member         // others wait for it until it has found its files
 	began    map[string]beginning // by pattern
 }
@@ -68,6 +69,7 @@ func New(in *pipeline.Intake, known *Logs, config Config) (pipeline.Source, erro
 func (f *source) Status() pipeline.SourceStatus {
 	status := f.in.Status("file")
 	status.CaughtUp = status.CaughtUp && f.barred.none()
+	f.ends.add(&status)
 	status.Read = f.read.status()
 	if fault := f.barred.lasting(); fault != nil && status.Error != "" {
 		status.Error += "; " + fault.Error()

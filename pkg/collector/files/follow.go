@@ -33,6 +33,7 @@ func (f *family) run(ctx context.Context) {
 // again, as after the end of a process; everything else is read again.
 func (f *family) restart(ctx context.Context) error {
 	for _, log := range f.logs {
+		f.allEnds.set(log, nil)
 		_ = pipeline.Contained(func() error { log.tape.Close(); return nil })
 		log.stream.Abandon()
 	}
@@ -89,6 +90,7 @@ func (f *family) closeAll() {
 }
 
 func (f *family) close(log *fileLog) {
+	f.allEnds.set(log, nil)
 	log.stream.Close()
 	log.tape.Close()
 	f.known.releaseAt(log.knownLog, log.stream.Position(), log.stream.Reached())
@@ -206,7 +208,10 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 			return err
 		}
 
+		// Asked before reading: at the end of the file, all of this is read.
+		info, _ := log.tape.Stat()
 		if err := log.tape.More(); err != nil {
+			f.allEnds.set(log, info)
 			return f.atEnd(ctx, log, err)
 		}
 		log.grown = f.in.Now()
