@@ -119,10 +119,15 @@ func (c *counter) judge(ctx context.Context, b *batch, record *kafka.Record) (bo
 	}
 	b.offset = record.Offset
 	h := b.reader.Header()
+	wentBack := c.sources.WentBack(h)
 	verdict := c.sources.Judge(h, b.reader.Checksum(), record.Time.UnixMilli())
 	c.metrics.batches.verdicts[verdict].Inc()
 	if verdict == hit.Conflict || verdict == hit.Full {
 		c.faults.Note(verdict.String(), fmt.Errorf("record %d of %s, %d to %d, is not counted: %s", record.Offset, h.Source, h.From, h.To, notCounted[verdict]))
+	}
+
+	if wentBack && verdict != hit.Apply {
+		c.faults.Note("went back", fmt.Errorf("%s has gone back to position %d: its lines do not count up to where it was before. If its machine was set back to a snapshot, stop that collector and delete data/collector there", h.Source, h.From))
 	}
 
 	return verdict == hit.Apply, nil

@@ -94,6 +94,17 @@ func (p *Positions) Judge(h Header, checksum uint64, at int64) Verdict {
 	return verdict
 }
 
+// wentBack is by how much the clock of a batch must be ahead of the time at which its source was last heard of. A batch
+// that is sent again has the clock of the first time.
+const wentBack = int64(60_000)
+
+// WentBack reports whether a batch was made only after its source had sent later positions, so that its collector has
+// gone back, and perhaps its log too. It is asked before Judge.
+func (p *Positions) WentBack(h Header) bool {
+	last, known := p.sources[h.Source]
+	return known && h.From < last.to && h.Clock > last.heard+wentBack
+}
+
 // room reports whether there is some for one more source.
 func (p *Positions) room() bool {
 	if len(p.sources) >= p.limit {

@@ -173,3 +173,35 @@ func TestDamagedPositionsAreRefused(t *testing.T) {
 		t.Errorf("and these are sound: %v", err)
 	}
 }
+
+// A batch that a crash has its collector send again has its clock of the first time. One of a collector whose machine was
+// set back has a later one, though its positions were counted.
+func TestACollectorThatWentBackIsNoticed(t *testing.T) {
+	const at = int64(1_800_000_000_000)
+	made := func(from, to, clock int64) Header {
+		h := cut("s", from, to, 0, 1)
+		h.Clock = clock
+		return h
+	}
+	for name, c := range map[string]struct {
+		then Header
+		want bool
+	}{
+		"sent again":              {made(0, 100, at-1000), false},
+		"the next":                {made(200, 300, at+hour), false},
+		"made again":              {made(0, 50, at+hour), true},
+		"an overlap":              {made(150, 300, at+hour), true},
+		"a clock somewhat ahead":  {made(0, 50, at+wentBack), false},
+		"an unknown source's":     {Header{Source: "t", To: 10, Clock: at + hour}, false},
+		"the clock is behind now": {made(0, 50, at-hour), false},
+	} {
+		p := NewPositions(10, day)
+		p.Judge(made(0, 100, at-1000), 0, at-900)
+		p.Judge(made(100, 200, at-10), 0, at)
+		if got := p.WentBack(c.then); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+const hour = int64(3600_000)
