@@ -47,3 +47,17 @@ func (e *Enforcer) List(ctx context.Context, query url.Values) (*List, error) {
 	}
 	return &List{reader, answer.Header.Get("Weir-Local"), answer.Body}, nil
 }
+
+// Find asks for the entries that apply to a key, those of one rule unless the rule is empty, and decodes the answer, or the
+// page of it that follows the place after.
+func (e *Enforcer) Find(ctx context.Context, key, rule, after string, into any) error {
+	query := url.Values{"key": {key}}
+	if rule != "" {
+		query.Set("rule", rule)
+	}
+	if after != "" {
+		query.Set("after", after)
+	}
+	_, err := e.Ask(ctx, http.MethodGet, "/v1/find", query, nil, into)
+	return err
+}

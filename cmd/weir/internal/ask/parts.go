@@ -37,37 +37,41 @@ func PartClient(patience time.Duration) (*http.Client, error) {
 // ErrAnswer means that there was an answer, but not a status.
 var ErrAnswer = errors.New("answers")
 
-// maxStatus is how many bytes of a part's answer are read.
-const maxStatus = 16 << 20
+// maxAnswerOfPart is how many bytes of a part's answer are read.
+const maxAnswerOfPart = 16 << 20
 
 const partPatience = 2 * time.Second
 
 // Status asks a part for its status at a URL, with a key unless it is empty.
 func Status(ctx context.Context, url, key string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	client, err := PartClient(partPatience)
 	if err != nil {
 		return nil, err
+	}
+	status, text, err := Get(ctx, client, url, key)
+	if err == nil && status != http.StatusOK {
+		err = fmt.Errorf("it %w %d %s: %.200s", ErrAnswer, status, http.StatusText(status), bytes.TrimSpace(text))
+	}
+	return text, err
+}
+
+// Get asks a part for a URL, with a key unless it is empty, and reads the answer. The status is 0 when there is none.
+func Get(ctx context.Context, client *http.Client, url, key string) (status int, text []byte, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return 0, nil, err
 	}
 	if key != "" {
 		request.Header.Set("X-Api-Key", key)
 	}
 
-	client, err := PartClient(partPatience)
-	if err != nil {
-		return nil, err
-	}
-
 	answer, err := client.Do(request)
 	if err != nil {
-		return nil, exit.Cause(err)
+		return 0, nil, exit.Cause(err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("it %w %s: %.200s", ErrAnswer, answer.Status, bytes.TrimSpace(text))
-	}
-
-	return text, err
+	text, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswerOfPart))
+	return answer.StatusCode, text, exit.Cause(err)
 }
 
 // Key returns the API key in a file, or else that in $WEIR_KEY_FILE; empty when neither is set.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -55,10 +54,8 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 	return a, err
 }
 
-const (
-	countsPatience = 15 * time.Second // for a complete answer
-	maxCounts      = 16 << 20         // bytes of an answer that are read
-)
+// countsPatience is how long a complete answer may take.
+const countsPatience = 15 * time.Second
 
 // The aggregators share the partitions, and each answers only for its own.
 type aggregators struct {
@@ -75,25 +72,15 @@ var (
 
 // ask sends a request to one aggregator and decodes its answer.
 func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values, into any) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(at, "/")+path+"?"+query.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	if a.key != "" {
-		request.Header.Set("X-Api-Key", a.key)
-	}
-
-	answer, err := a.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name the ones that run: --aggregator URL", at, exit.Cause(err))
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxCounts))
-	if err != nil {
-		return fmt.Errorf("the aggregator at %s: %w", at, exit.Cause(err))
+	status, text, err := ask.Get(ctx, a.client, strings.TrimSuffix(at, "/")+path+"?"+query.Encode(), a.key)
+	switch {
+	case status == 0:
+		return fmt.Errorf("no aggregator answers at %s: %w; start it (weir run, or aggregator), or name the ones that run: --aggregator URL", at, err)
+	case err != nil:
+		return fmt.Errorf("the aggregator at %s: %w", at, err)
 	}
 
-	switch says := strings.TrimSpace(string(text)); answer.StatusCode {
+	switch says := strings.TrimSpace(string(text)); status {
 	case http.StatusOK:
 		if err := json.Unmarshal(text, into); err != nil {
 			return fmt.Errorf("the answer of %s is not that of an aggregator: %w", at, err)
@@ -104,7 +91,7 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 	case http.StatusBadRequest:
 		return fmt.Errorf("the aggregator at %s: %w: %.200s", at, errNoKey, says)
 	default:
-		return fmt.Errorf("the aggregator at %s answers %s: %.200s", at, answer.Status, says)
+		return fmt.Errorf("the aggregator at %s answers %d %s: %.200s", at, status, http.StatusText(status), says)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -167,12 +165,7 @@ func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explan
 		return err
 	}
 	defer enforcer.Close()
-	query := url.Values{"key": {key}}
-	if e.rule != "" {
-		query.Set("rule", e.rule)
-	}
-	_, err = enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, known)
-	return err
+	return enforcer.Find(c.Context(), key, e.rule, "", known)
 }
 
 // outcome returns an error when nothing is known of the key.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -101,8 +100,7 @@ func (t *topCommand) askEnforcer(c *cobra.Command, keys []*topKey) error {
 	defer enforcer.Close()
 	for _, key := range keys {
 		var found struct{ Entries []*shown.Entry }
-		query := url.Values{"key": {key.Key}, "rule": {key.Rule}}
-		if _, err := enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+		if err := enforcer.Find(c.Context(), key.Key, key.Rule, "", &found); err != nil {
 			return err
 		}
 		key.Blocked = new(slices.ContainsFunc(found.Entries, func(e *shown.Entry) bool { return e.Key == key.Key }))

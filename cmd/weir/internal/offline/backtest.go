@@ -82,7 +82,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.writePage(report, commandLine(c, files)); err != nil {
+	if err := b.writePage(report, command.Line(c)); err != nil {
 		return err
 	}
 

@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"weir/cmd/internal/exit"
 	"weir/pkg/backtest"
@@ -26,38 +27,21 @@ func inputs(files []string, stdin io.Reader) ([]backtest.Input, error) {
 			continue
 		}
 
-		one := stat(file)
-		if other := one.among(known); other != "" {
-			return nil, exit.Wrongf("%s and %s are one file; its requests would count twice", other, file)
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() { // opening it reports what is wrong
+			if i := slices.IndexFunc(known, func(other named) bool { return os.SameFile(other.info, info) }); i >= 0 {
+				return nil, exit.Wrongf("%s and %s are one file; its requests would count twice", known[i].name, file)
+			}
+			known = append(known, named{file, info})
 		}
 
-		known = append(known, one)
 		all = append(all, backtest.Input{Path: file})
 	}
 
 	return all, nil
 }
 
-// A named is a file with the name that the user gave it; a file with links has several.
+// A named is a regular file with the name that the user gave it; a file with links has several.
 type named struct {
 	name string
-	info os.FileInfo // nil unless it is a regular file; opening it reports what is wrong
-}
-
-func stat(name string) named {
-	info, err := os.Stat(name)
-	if err != nil || !info.Mode().IsRegular() {
-		return named{name, nil}
-	}
-	return named{name, info}
-}
-
-// among returns the name under which the file is already known; empty when it is not.
-func (n named) among(known []named) string {
-	for _, other := range known {
-		if n.info != nil && other.info != nil && os.SameFile(n.info, other.info) {
-			return other.name
-		}
-	}
-	return ""
+	info os.FileInfo
 }

@@ -11,14 +11,14 @@ import (
 	"weir/pkg/request"
 )
 
-// A lineWriter shows lines as they come, in one of three forms.
+// A lineWriter shows lines as they come, in one of three forms. An error of writing stays in the buffered writer, and its
+// next Flush returns it.
 type lineWriter struct {
 	out    *bufio.Writer
 	form   string // text, json or plain
 	lines  int
 	read   int
 	unread map[string]int
-	err    error // the first error of writing
 }
 
 func newLineWriter(out *bufio.Writer, form string) *lineWriter {
@@ -52,9 +52,7 @@ func (w *lineWriter) write(l *line) {
 
 	switch {
 	case w.form == "json":
-		if err := output.JSON(w.out).Encode(l); err != nil && w.err == nil {
-			w.err = err
-		}
+		_ = output.JSON(w.out).Encode(l)
 	case w.form == "plain":
 		for _, h := range l.Hits {
 			w.printf("%s\n", h.Key)
@@ -83,9 +81,9 @@ func (w *lineWriter) writeText(l *line) {
 }
 
 // end shows how many lines were read.
-func (w *lineWriter) end() error {
+func (w *lineWriter) end() {
 	if w.form != "text" {
-		return w.err
+		return
 	}
 	none := w.unread[noRequest]
 	delete(w.unread, noRequest)
@@ -98,7 +96,6 @@ func (w *lineWriter) end() error {
 		w.printf(", %s without a request", output.Counted(none, "line"))
 	}
 	w.printf("\n")
-	return w.err
 }
 
 // outcome returns an error when nothing was read.
@@ -113,7 +110,5 @@ func (w *lineWriter) outcome() error {
 }
 
 func (w *lineWriter) printf(format string, args ...any) {
-	if _, err := fmt.Fprintf(w.out, format, args...); err != nil && w.err == nil {
-		w.err = err
-	}
+	_, _ = fmt.Fprintf(w.out, format, args...)
 }

@@ -7,10 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-
-	"weir/cmd/weir/internal/output"
 	"weir/pkg/backtest"
 )
 
@@ -51,27 +47,4 @@ func (b *backtestCommand) rulesText() string {
 		}
 	}
 	return text.String()
-}
-
-// commandLine returns the command in a form that can be pasted into a shell.
-func commandLine(c *cobra.Command, args []string) string {
-	words := []string{c.CommandPath()}
-	c.Flags().Visit(func(f *pflag.Flag) {
-		switch value := f.Value.(type) {
-		case pflag.SliceValue:
-			for _, one := range value.GetSlice() {
-				words = append(words, "--"+f.Name, output.Quote(one))
-			}
-		default:
-			words = append(words, "--"+f.Name)
-			if f.Value.Type() != "bool" {
-				words = append(words, output.Quote(f.Value.String()))
-			}
-		}
-	})
-
-	for _, arg := range args {
-		words = append(words, output.Quote(arg))
-	}
-	return strings.Join(words, " ")
 }

@@ -63,7 +63,8 @@ func (p *parseCommand) run(c *cobra.Command, files []string) error {
 		}
 	}
 
-	if err := errors.Join(p.writer.end(), out.Flush()); err != nil {
+	p.writer.end()
+	if err := out.Flush(); err != nil {
 		return err
 	}
 	return p.writer.outcome()

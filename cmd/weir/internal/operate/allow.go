@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/command"
 )
 
 func newAllow() *cobra.Command {
@@ -45,7 +46,7 @@ func (o *orderCommand) allow(c *cobra.Command, target string) error {
 		return err
 	}
 	if order.For == "" && order.Until == "" {
-		return exit.Wrongf("give an end with --for or --until; for example: %s --for 4h", typed(c))
+		return exit.Wrongf("give an end with --for or --until; for example: %s --for 4h", command.Line(c))
 	}
 	order.Target = target
 	return o.change(c, http.MethodPost, allowsPath, nil, &order, func(a *orderAnswer) string {

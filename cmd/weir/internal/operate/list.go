@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -100,13 +99,8 @@ func (l *listCommand) query() url.Values {
 func (l *listCommand) find(c *cobra.Command, enforcer *ask.Enforcer, writer *listWriter, keys []string) error {
 	var missed []error
 	for _, key := range keys {
-		query := url.Values{"key": {key}}
-		if l.rule != "" {
-			query.Set("rule", l.rule)
-		}
-
 		before := writer.count
-		if err := l.pages(c, enforcer, writer, query); err != nil {
+		if err := l.pages(c, enforcer, writer, key); err != nil {
 			return err
 		}
 		if writer.count == before {
@@ -127,7 +121,7 @@ func (l *listCommand) pauses(ctx context.Context, enforcer *ask.Enforcer, writer
 		return nil
 	}
 
-	list, err := enforcer.List(ctx, url.Values{"rule": {manualRule}})
+	list, err := enforcer.List(ctx, url.Values{"rule": {blocklist.ManualRule}})
 	if err != nil {
 		return err
 	}
@@ -143,18 +137,16 @@ func (l *listCommand) pauses(ctx context.Context, enforcer *ask.Enforcer, writer
 	return nil
 }
 
-// manualRule is the rule that manual entries are shown with.
-const manualRule = "manual"
-
 // pages shows all pages of the entries that cover a key.
-func (l *listCommand) pages(c *cobra.Command, enforcer *ask.Enforcer, writer *listWriter, query url.Values) error {
+func (l *listCommand) pages(c *cobra.Command, enforcer *ask.Enforcer, writer *listWriter, key string) error {
+	after := ""
 	for {
 		var found struct {
 			Entries, Orders []*shown.Entry
 			Next            string
 		}
 
-		if _, err := enforcer.Ask(c.Context(), http.MethodGet, "/v1/find", query, nil, &found); err != nil {
+		if err := enforcer.Find(c.Context(), key, l.rule, after, &found); err != nil {
 			return errors.Join(writer.end(blocklist.Header{}), err)
 		}
 		for _, entry := range append(found.Entries, found.Orders...) {
@@ -163,10 +155,9 @@ func (l *listCommand) pages(c *cobra.Command, enforcer *ask.Enforcer, writer *li
 			}
 		}
 
-		if found.Next == "" {
+		if after = found.Next; after == "" {
 			return nil
 		}
-		query.Set("after", found.Next)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/ask"
@@ -64,35 +63,12 @@ type newOrder struct {
 	Confirm bool `json:"confirm,omitempty"`
 }
 
-// typed returns the command as the user typed it, for a message that says what to add.
-func typed(c *cobra.Command) string {
-	line := c.CommandPath()
-	for _, argument := range c.Flags().Args() {
-		line += " " + shellWord(argument)
-	}
-	c.Flags().Visit(func(f *pflag.Flag) {
-		line += " --" + f.Name
-		if f.NoOptDefVal == "" { // not one that is only on or off
-			line += " " + shellWord(f.Value.String())
-		}
-	})
-	return line
-}
-
-// shellWord returns a text as one word of a shell.
-func shellWord(text string) string {
-	if text != "" && strings.Trim(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.:/_-") == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}
-
 // order makes the request's body from the flags.
 func (o *orderCommand) order(c *cobra.Command, now time.Time) (n newOrder, err error) {
 	n.Why = strings.TrimSpace(o.why)
 	switch {
 	case n.Why == "":
-		return n, exit.Wrongf("give the reason with --why, for people who find it later; for example: %s --why 'ask alice'", typed(c))
+		return n, exit.Wrongf("give the reason with --why, for people who find it later; for example: %s --why 'ask alice'", command.Line(c))
 	case o.lasts != "" && o.until != "":
 		return n, exit.Wrongf("--for and --until are both given; leave one out")
 	case o.lasts != "":

@@ -22,7 +22,7 @@ the pause ends, or at weir resume, the keys that are still on the list are refus
 		Example: `  weir pause --for 1h --why 'false alarms since the release'
   weir pause per-ip --for 30m --why 'a mistake in the rule'`,
 		Args: oneRule,
-		RunE: func(c *cobra.Command, args []string) error { return o.pause(c, ruleOf(args)) },
+		RunE: func(c *cobra.Command, args []string) error { return o.pause(c, append(args, "")[0]) },
 	}
 
 	o.add(c)
@@ -35,14 +35,6 @@ func oneRule(c *cobra.Command, args []string) error {
 		return exit.Wrongf("%s takes the name of one rule, or none for all; for example: %s", c.Name(), command.Example(c))
 	}
 	return nil
-}
-
-// ruleOf is the rule named; empty for all.
-func ruleOf(args []string) string {
-	if len(args) == 0 {
-		return ""
-	}
-	return args[0]
 }
 
 func (o *orderCommand) pause(c *cobra.Command, rule string) error {

@@ -16,7 +16,7 @@ func newResume() *cobra.Command {
 Pauses of single rules continue until they are ended by name. If nothing was paused, the exit code is 3.`,
 		Example: "  weir resume\n  weir resume per-ip --why 'the rule is corrected'",
 		Args:    oneRule,
-		RunE:    func(c *cobra.Command, args []string) error { return o.resume(c, ruleOf(args)) },
+		RunE:    func(c *cobra.Command, args []string) error { return o.resume(c, append(args, "")[0]) },
 	}
 	o.addBrief(c)
 	return c

@@ -97,13 +97,13 @@ func (u *unblockCommand) around(ctx context.Context, key string) (networks []str
 	defer enforcer.Close()
 
 	var found struct{ Entries []*shown.Entry }
-	if _, err := enforcer.Ask(ctx, http.MethodGet, "/v1/find", url.Values{"key": {key}, "rule": {cmp.Or(u.rule, manualRule)}}, nil, &found); err != nil {
+	if err := enforcer.Find(ctx, key, cmp.Or(u.rule, blocklist.ManualRule), "", &found); err != nil {
 		return nil, nil
 	}
 	for _, e := range found.Entries {
 		if isAround(e, inner) {
 			networks = append(networks, fmt.Sprintf("the network %s, which %s blocked (%s): everyone in it is let in; to let in only this one, use weir allow %s --for 4h --why WHY",
-				e.Key, output.Printable(e.By), output.Printable(e.Why), output.Quote(key)))
+				e.Key, output.Printable(e.By), output.Printable(e.Why), command.Quote(key)))
 		}
 	}
 	return networks, nil
@@ -154,7 +154,7 @@ func (a *orderAnswer) unblocked(key string) string {
 		fmt.Fprintf(&b, "This enforcer refused the last request %s ago.\n", a.Sending.Age)
 	}
 	if a.Sending != nil && a.Allowed == nil {
-		fmt.Fprintf(&b, "To let it through whatever it does: weir unblock %s --allow 4h\n", output.Quote(key))
+		fmt.Fprintf(&b, "To let it through whatever it does: weir unblock %s --allow 4h\n", command.Quote(key))
 	}
 
 	return b.String()

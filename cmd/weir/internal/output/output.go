@@ -72,12 +72,3 @@ func Grouped(n int) string {
 	}
 	return digits
 }
-
-// Quote returns a text as one word of the shell.
-func Quote(text string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_"
-	if text != "" && strings.Trim(text, plain) == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
-}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/exit"
+	"weir/internal/sleep"
 )
 
 // A speed is the speed of sending; the zero value means as fast as the sink takes lines.
@@ -75,12 +76,6 @@ func waitUntil(ctx context.Context, due time.Time, before func() error) error {
 		return err
 	}
 
-	timer := time.NewTimer(max(left, shortestWait))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	sleep.For(ctx, max(left, shortestWait))
+	return ctx.Err()
 }
