@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"sync"
+	"weir/internal/sleep"
 )
 
 const defaultQueueBytes = 64 << 20
@@ -93,15 +94,8 @@ func (p *Producer) enqueue(messages []Message) (<-chan struct{}, error) {
 		p.held += int64(m.Size())
 	}
 
-	p.nudge()
+	sleep.Wake(p.wake)
 	return nil, nil
-}
-
-func (p *Producer) nudge() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
 }
 
 // release removes the first messages of a partition, which are done, from its queue.
@@ -137,7 +131,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	close(p.room) // wakes the callers that wait for room; there will be none
 	p.room = make(chan struct{})
 	p.mu.Unlock()
-	p.nudge()
+	sleep.Wake(p.wake)
 	select {
 	case <-p.ended:
 	case <-ctx.Done():

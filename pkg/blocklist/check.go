@@ -50,8 +50,8 @@ func (c *content) byAddress(answer *Answer, kind Kind, ip netip.Addr, now int64)
 }
 
 const (
-	ipRule   = manual + "/" + scopeIP
-	userRule = manual + "/" + scopeUser
+	ipRule   = ManualRule + "/" + scopeIP
+	userRule = ManualRule + "/" + scopeUser
 )
 
 // byFields asks for orders of scopes other than ip.
@@ -61,7 +61,7 @@ func (c *content) byFields(answer *Answer, a *Asked, now int64) {
 	}
 	for i := range a.Fields {
 		var room [64]byte
-		name := append(append(room[:0], manual+"/"...), a.Fields[i].Name...)
+		name := append(append(room[:0], ManualRule+"/"...), a.Fields[i].Name...)
 		answer.order(c.get(textOf(name), bytesOf(a.Fields[i].Value)), now)
 	}
 }

@@ -28,7 +28,7 @@ func newContent(most int) *content { return &content{table: newTable(), most: mo
 // splitKey splits a record's key into the rule (for orders: manual and the scope) and the rest.
 func splitKey(key []byte) (rule, rest []byte, ok bool) {
 	at := bytes.IndexByte(key, '/')
-	if at == len(manual) && string(key[:at]) == manual {
+	if at == len(ManualRule) && string(key[:at]) == ManualRule {
 		more := bytes.IndexByte(key[at+1:], '/')
 		if more < 0 {
 			return nil, nil, false
@@ -53,7 +53,7 @@ func (c *content) apply(change Change, now int64) error {
 		}
 		return nil
 	}
-	if bytes.HasPrefix(change.Key, []byte(manual+"/")) {
+	if bytes.HasPrefix(change.Key, []byte(ManualRule+"/")) {
 		return c.applyOrder(change, now)
 	}
 

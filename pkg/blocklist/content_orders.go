@@ -101,7 +101,7 @@ func (c *content) pause(rule string, until int64) error {
 	return err
 }
 
-const pardonRule = manual + "/" + pardonWord
+const pardonRule = ManualRule + "/" + pardonWord
 
 // pardonedKey returns the record key of the entry that a pardon's record is about.
 func pardonedKey(record []byte) []byte { return record[len(pardonRule)+1:] }

@@ -112,7 +112,7 @@ func (f *Filling) Apply(nowMilli int64, changes ...Change) error {
 
 // note remembers the pending orders that the log has brought.
 func (f *Filling) note(change Change, err error) {
-	if !bytes.HasPrefix(change.Key, []byte(manual+"/")) {
+	if !bytes.HasPrefix(change.Key, []byte(ManualRule+"/")) {
 		return
 	}
 	if err == nil {
@@ -186,13 +186,7 @@ func (f *Filling) swap(state State, above []*Order, nowMilli int64) {
 	s := f.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pending.above = map[string]*waiting{}
-	s.pending.nameAbove = nameOf(above)
-	for _, o := range above {
-		if w, err := newWaiting(o); err == nil {
-			s.pending.above[string(o.RecordKey())] = w
-		}
-	}
+	s.pending.setAbove(above)
 
 	// The log has these orders, so they no longer wait. All others are applied over the new list, which does not have
 	// them.

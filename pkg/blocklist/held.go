@@ -22,7 +22,7 @@ func (h Held) Found() bool { return h.record != nil }
 // Rule is the entry's rule; manual for orders.
 func (h Held) Rule() string {
 	if h.isOrder() {
-		return manual
+		return ManualRule
 	}
 	return h.rule.name
 }

@@ -75,16 +75,16 @@ const (
 func (o *Order) RecordKey() []byte {
 	switch o.Kind {
 	case OrderPause:
-		return []byte(manual + "/" + pauseWord + "/" + o.Rule)
+		return []byte(ManualRule + "/" + pauseWord + "/" + o.Rule)
 	case OrderPardon:
-		return []byte(manual + "/" + pardonWord + "/" + o.Rule + "/" + o.Key)
+		return []byte(ManualRule + "/" + pardonWord + "/" + o.Rule + "/" + o.Key)
 	}
-	return []byte(manual + "/" + o.Scope + "/" + o.Value)
+	return []byte(ManualRule + "/" + o.Scope + "/" + o.Value)
 }
 
 // readKey reads the part of an order that its record's key contains.
 func (o *Order) readKey(record []byte) bool {
-	rest, ok := bytes.CutPrefix(record, []byte(manual+"/"))
+	rest, ok := bytes.CutPrefix(record, []byte(ManualRule+"/"))
 	scope, value, found := strings.Cut(string(rest), "/")
 	if !ok || !found {
 		return false
@@ -106,7 +106,7 @@ func (o *Order) readKey(record []byte) bool {
 
 // Entry returns the order in the form of an entry: its rule is manual.
 func (o *Order) Entry() *Entry {
-	e := &Entry{ID: o.ID, Rule: manual, Key: o.Value, From: o.From, Until: o.Until, Decided: o.From, Ended: o.Ended,
+	e := &Entry{ID: o.ID, Rule: ManualRule, Key: o.Value, From: o.From, Until: o.Until, Decided: o.From, Ended: o.Ended,
 		Source: Manual, Order: o.Kind, By: o.By, Why: o.Why}
 	switch o.Kind {
 	case OrderPause:

@@ -151,6 +151,16 @@ func (s *Set) LocalAbove() string {
 	return s.pending.nameAbove
 }
 
+// setAbove replaces the orders that were given at the list's source.
+func (p *pending) setAbove(orders []*Order) {
+	p.above, p.nameAbove = map[string]*waiting{}, nameOf(orders)
+	for _, o := range orders {
+		if w, err := newWaiting(o); err == nil {
+			p.above[string(o.RecordKey())] = w
+		}
+	}
+}
+
 // nameOf returns a name that other orders do not have; it is empty for no orders.
 func nameOf(orders []*Order) string {
 	if len(orders) == 0 {
@@ -168,17 +178,10 @@ func nameOf(orders []*Order) string {
 // holds the lock.
 func (s *Set) orderAbove(orders []*Order, nowMilli int64) {
 	before := s.pending.above
-	s.pending.nameAbove = nameOf(orders)
-	s.pending.above = map[string]*waiting{}
-	for _, o := range orders {
-		key := string(o.RecordKey())
-		w, err := newWaiting(o)
-		if err != nil {
-			continue
-		}
-		s.pending.above[key] = w
+	s.pending.setAbove(orders)
+	for key, w := range s.pending.above {
 		// An order given here overrides it, and one that was active already is not applied again.
-		if old := before[key]; s.pending.own[key] == nil && (old == nil || old.order.ID != o.ID) {
+		if old := before[key]; s.pending.own[key] == nil && (old == nil || old.order.ID != w.order.ID) {
 			_ = s.list.Load().apply(Change{Key: []byte(key), Value: w.value}, nowMilli)
 			s.edits.Add(1)
 		}

@@ -29,7 +29,7 @@ func DecodeRecord(key, value []byte) (Record, error) {
 	var r Record
 	var err error
 	switch {
-	case bytes.HasPrefix(key, []byte(manual+"/")):
+	case bytes.HasPrefix(key, []byte(ManualRule+"/")):
 		r.Order, err = decodeOrder(key, value)
 	case bytes.HasPrefix(key, []byte(markPrefix)):
 		r.Mark, err = decodeMark(key, value)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// manual begins the keys of orders. No rule has this name.
-const manual = "manual"
+// ManualRule is the rule of manual entries, and begins the keys of their records. No rule has this name.
+const ManualRule = "manual"
 
 // RecordKey is the key of an entry's record: the rule's name, a slash, and the key. Names of rules have no slash.
 func RecordKey(rule, key string) []byte {
@@ -26,7 +26,7 @@ func splitEntryKey(record []byte) (rule, key []byte, err error) {
 	}
 	rule, key, ok := bytes.Cut(record, []byte{'/'})
 	switch {
-	case ok && (string(rule) == manual || len(rule) == 0):
+	case ok && (string(rule) == ManualRule || len(rule) == 0):
 		return nil, nil, fmt.Errorf("%w: %.100q is not an entry's", ErrNewer, record)
 	case !ok || len(key) == 0 || len(rule) > maxShort || len(key) > maxKey:
 		return nil, nil, fmt.Errorf("%w: the record's key %.100q", ErrDamaged, record)

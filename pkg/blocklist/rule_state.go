@@ -82,7 +82,7 @@ func (f *form) address(key string) bool {
 	return err == nil
 }
 
-func (r *ruleState) isOrders() bool { return strings.HasPrefix(r.name, manual+"/") }
+func (r *ruleState) isOrders() bool { return strings.HasPrefix(r.name, ManualRule+"/") }
 
 const maxRules = 1 << 16
 

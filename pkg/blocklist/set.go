@@ -48,9 +48,7 @@ type State struct {
 // NewSet makes an empty Set.
 func NewSet(limits Limits) *Set {
 	limits.Entries = cmp.Or(limits.Entries, defaultEntries)
-	if limits.Changes == 0 {
-		limits.Changes = defaultChanges
-	}
+	limits.Changes = cmp.Or(limits.Changes, defaultChanges)
 	s := &Set{limits: limits, pending: newPending(), ring: ring{size: limits.Changes, from: -1}}
 	s.install(newContent(limits.Entries), State{})
 	return s

@@ -1,48 +1,33 @@
 package enforcer
 
-import (
-	"container/heap"
-	"slices"
-)
+import "slices"
 
-// best keeps the first of many values in an order, and no more than most of them in memory.
+// best keeps the first of many values in an order, and no more than twice as many as are wanted in memory.
 type best[T any] struct {
 	most    int
 	compare func(a, b T) int
-	kept    []T // a heap, with the last value at its top
+	kept    []T
+	dropped int
 }
 
-// add adds a value, and reports whether one was dropped for it: itself, or the last that was kept.
-func (b *best[T]) add(value T) (dropped bool) {
-	heap.Push(b, value)
-	if dropped = len(b.kept) > b.most; dropped {
-		heap.Pop(b)
+// add adds a value.
+func (b *best[T]) add(value T) {
+	if b.kept = append(b.kept, value); len(b.kept) == 2*b.most {
+		b.cut()
 	}
-	return dropped
 }
 
-// sorted returns the values in their order. Nothing can be added after it.
-func (b *best[T]) sorted() []T {
+// cut drops all values but the first ones. It is called once for every most values, so that adding one takes the time of
+// sorting few.
+func (b *best[T]) cut() {
 	slices.SortFunc(b.kept, b.compare)
-	return b.kept
+	first := min(b.most, len(b.kept))
+	b.dropped += len(b.kept) - first
+	b.kept = slices.Delete(b.kept, first, len(b.kept))
 }
 
-// Len is for package heap, as are the other methods below.
-func (b *best[T]) Len() int { return len(b.kept) }
-
-// Less puts the last value at the top.
-func (b *best[T]) Less(i, j int) bool { return b.compare(b.kept[i], b.kept[j]) > 0 }
-
-// Swap exchanges two values.
-func (b *best[T]) Swap(i, j int) { b.kept[i], b.kept[j] = b.kept[j], b.kept[i] }
-
-// Push adds a value at the end.
-func (b *best[T]) Push(value any) { b.kept = append(b.kept, value.(T)) }
-
-// Pop takes the value at the end.
-func (b *best[T]) Pop() any {
-	end := len(b.kept) - 1
-	value := b.kept[end]
-	b.kept = b.kept[:end]
-	return value
+// sorted returns the first values in their order, and how many others there were. Nothing can be added after it.
+func (b *best[T]) sorted() (first []T, dropped int) {
+	b.cut()
+	return b.kept, b.dropped
 }

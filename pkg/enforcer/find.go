@@ -115,7 +115,7 @@ func (q *findRequest) wants(one blocklist.Record) bool {
 	case one.Entry != nil:
 		return q.rule == "" || q.rule == one.Entry.Rule
 	case one.Order.Kind == blocklist.OrderBlock:
-		return q.rule == "" || q.rule == manualRule
+		return q.rule == "" || q.rule == blocklist.ManualRule
 	}
 	return true
 }
@@ -133,11 +133,12 @@ func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more b
 			continue
 		}
 
-		// The last of the page leaves when it is full: the list is in no order, and may be a million entries long.
-		more = first.add(p) || more
+		// The list is in no order, and may be a million entries long.
+		first.add(p)
 	}
 
-	return first.sorted(), more
+	page, dropped := first.sorted()
+	return page, dropped > 0
 }
 
 // A placed is a record with its sort key.

@@ -220,12 +220,10 @@ func worst(set *blocklist.Set, q *listRequest, now int64, t turns) (kept []*bloc
 			continue
 		}
 
-		if first.add(entry) {
-			left++
-		}
+		first.add(entry)
 	}
 
-	return first.sorted(), left
+	return first.sorted()
 }
 
 // badness is below 0 when a is less bad than b: manual entries are worst, then by level, by how far the limit was

@@ -92,7 +92,7 @@ func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
 	// Blocks by hand are counted one by one: the Set counts orders by scope only, allows among them.
 	for order := range c.set.Orders(c.now().UnixMilli()) {
 		if order.Kind == blocklist.OrderBlock {
-			counts[of{manualRule, blocklist.Enforce.String()}]++
+			counts[of{blocklist.ManualRule, blocklist.Enforce.String()}]++
 		}
 	}
 

@@ -106,7 +106,7 @@ func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklis
 			break // the caller refuses it
 		}
 		switch {
-		case found.Order != nil && found.Order.Kind == blocklist.OrderBlock && (q.Rule == "" || q.Rule == manualRule):
+		case found.Order != nil && found.Order.Kind == blocklist.OrderBlock && (q.Rule == "" || q.Rule == blocklist.ManualRule):
 			end := lifted(found.Order, o.by, why, o.now)
 			o.add(blocklist.EventLifted, end)
 			shown = append(shown, end.Entry())
@@ -124,9 +124,6 @@ func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklis
 	o.hits = e.commands.batches(verdicts, o.now, e.ruling.Load().Rules.Fingerprint())
 	return shown
 }
-
-// manualRule is the rule that manual entries are shown with.
-const manualRule = "manual"
 
 // pardonedFor is how long a pardon outlasts the entry, which may be extended until then.
 const pardonedFor = 24 * time.Hour

@@ -67,10 +67,7 @@ func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
 	// A redirect to another host would otherwise get the API key.
 	u.Client = origin.Stay(u.Client)
 	u.Wait = cmp.Or(u.Wait, defaultWait)
-	if u.Patience == 0 {
-		u.Patience = defaultPatience
-	}
-
+	u.Patience = cmp.Or(u.Patience, defaultPatience)
 	return &upstreamSource{Follower: f, Upstream: u, base: base}, nil
 }
 

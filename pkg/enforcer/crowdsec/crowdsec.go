@@ -140,10 +140,6 @@ func (a *API) tableOf(key string) *table {
 		t = a.single
 	}
 	t.mu.Lock()
-	var rules *rule.Set
-	if a.Rules != nil {
-		rules = a.Rules()
-	}
-	t.refresh(a.List, rules, a.Now())
+	t.refresh(a.List, a.Rules(), a.Now())
 	return t
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/internal/replace"
 	"weir/pkg/enforcer/cidr"
 )
 
@@ -61,13 +62,5 @@ func (f *file) replace(want []cidr.Block, value Value) error {
 	}
 
 	// Readable by everyone, because HAProxy may run as another user.
-	err = errors.Join(out.Flush(), beside.Chmod(0o644), beside.Sync(), beside.Close())
-	if err == nil {
-		err = os.Rename(beside.Name(), f.path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(beside.Name()))
-	}
-
-	return nil
+	return replace.With(beside, f.path, errors.Join(out.Flush(), beside.Chmod(0o644)))
 }

@@ -118,15 +118,10 @@ func (a *Agent) session(ctx context.Context) (worked bool, err error) {
 		}
 	}
 
-	return true, a.leave(t)
-}
-
-// leave keeps or deletes the table at the end.
-func (a *Agent) leave(t table) error {
 	if a.c.Keep {
-		return nil
+		return true, nil
 	}
-	return t.remove()
+	return true, t.remove()
 }
 
 // round checks the table once, and corrects it.

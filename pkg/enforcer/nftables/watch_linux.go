@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"weir/internal/sleep"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -128,7 +129,7 @@ func (w *watch) end(generation uint32, touching bool) {
 	w.lastReported = generation
 	if touching {
 		w.lastTouched = generation
-		w.signal()
+		sleep.Wake(w.touched)
 	}
 }
 
@@ -136,14 +137,7 @@ func (w *watch) miss() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.missed = true
-	w.signal()
-}
-
-func (w *watch) signal() {
-	select {
-	case w.touched <- struct{}{}:
-	default:
-	}
+	sleep.Wake(w.touched)
 }
 
 // attribute returns the value of a message's attribute. In all messages about the kernel's rules the first one names

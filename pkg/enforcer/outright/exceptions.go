@@ -29,7 +29,7 @@ type target struct{ scope, value string }
 func newAllowed() allowed { return allowed{&bart.Lite{}, map[target]bool{}} }
 
 func exceptionsOf(list List, rules *rule.Set, nowMilli int64) *exceptions {
-	e := &exceptions{paused: map[string]bool{}, covers: map[string]bool{manual: true}, orders: newAllowed(), rules: map[string]allowed{}}
+	e := &exceptions{paused: map[string]bool{}, covers: map[string]bool{blocklist.ManualRule: true}, orders: newAllowed(), rules: map[string]allowed{}}
 	for order := range list.Orders(nowMilli) {
 		switch order.Kind {
 		case blocklist.OrderAllow:

@@ -73,9 +73,6 @@ type Someone struct {
 	Entry  *blocklist.Entry
 }
 
-// manual is the rule of blocks by hand.
-const manual = "manual"
-
 // All yields every value that is refused outright, one entry after the other. The rules may be nil.
 func All(list List, rules *rule.Set, nowMilli int64) iter.Seq[Someone] {
 	return func(yield func(Someone) bool) {

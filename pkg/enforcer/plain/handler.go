@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/outright"
 	"weir/pkg/rule"
 )
@@ -21,10 +22,7 @@ func (l *Lists) handler(name string, f form) http.Handler {
 			refuse(w, http.StatusMethodNotAllowed, "lists can only be read, with GET or HEAD")
 			return
 		}
-		var rules *rule.Set
-		if l.Rules != nil {
-			rules = l.Rules()
-		}
+		rules := l.Rules()
 		asked, status, err := parse(name, f, r.URL.Query(), rules)
 		if err != nil {
 			refuse(w, status, err.Error())
@@ -76,11 +74,8 @@ func parse(name string, f form, query url.Values, rules *rule.Set) (wanted, int,
 	return asked, 0, nil
 }
 
-// manual is the rule of blocks by hand.
-const manual = "manual"
-
 func known(name string, rules *rule.Set) bool {
-	return name == manual || rules != nil && slices.ContainsFunc(rules.Rules, func(r *rule.Rule) bool { return r.Name == name })
+	return name == blocklist.ManualRule || rules != nil && slices.ContainsFunc(rules.Rules, func(r *rule.Rule) bool { return r.Name == name })
 }
 
 // refuse answers with a problem according to RFC 9457.
