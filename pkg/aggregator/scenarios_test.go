@@ -296,6 +296,30 @@ func TestRulesChangeWhileHitsAreUnderWay(t *testing.T) {
 	l.want("few/192.0.2.3", func(e *blocklist.Entry) bool { return e.Limit == "2/10s" && e.Count == 3 })
 }
 
+// A process that ends soon after a start in shadow mode has not gone through the list. The next one enforces what it has
+// published all the same, whenever the first one ended.
+func TestModesChangeForAShortTime(t *testing.T) {
+	for turns := 1; turns <= 8; turns++ {
+		l := newLab(t, 1, newMemoryStore())
+		l.hits("192.0.2.1", 5)
+		l.settle(l.takes())
+		l.start(strings.Replace(labRules, "name: few,", "name: few, mode: shadow,", 1))
+		p := l.takes()
+		l.hits("192.0.2.2", 5)
+		for range turns {
+			l.turn(p)
+			l.list.deliver(len(l.list.waiting))
+			l.events.deliver(len(l.events.waiting))
+		}
+		p.finish()
+		l.start(labRules)
+		l.settle(l.takes())
+		for _, name := range []string{"few/192.0.2.1", "few/192.0.2.2"} {
+			l.want(name, func(e *blocklist.Entry) bool { return e.Mode == blocklist.Enforce && e.Ended == 0 })
+		}
+	}
+}
+
 func TestHitsOfAnUnknownRuleWaitForIt(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()

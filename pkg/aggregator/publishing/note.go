@@ -24,7 +24,7 @@ const unknown = -1
 //
 //	version  1 byte   1
 //	since    u        plus one; 0 for none
-//	modes    u        a hash of the rules' names and modes
+//	modes    u        a hash of the rules' names and modes; 0 where entries may have several
 //	walked   u        when the walk began, Unix ms
 //	list     the rest
 type note struct {

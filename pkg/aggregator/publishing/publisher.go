@@ -83,6 +83,9 @@ func (p *Publisher) Begin(ctx context.Context, note, topic []byte, listed int64)
 	if p.walk.note.topic == "" && p.walk.complete() {
 		p.walk.note.topic = p.list.InTopic()
 	}
+	if err := p.walk.mix(ctx); err != nil {
+		return err
+	}
 	p.walk.takeOver(ctx)
 	p.late.lookBack(ctx, p.list, p.of.Number, listed, p.walk.took)
 	return nil

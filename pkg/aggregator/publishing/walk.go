@@ -18,6 +18,7 @@ const (
 	walkPairs  = 200
 	walkEvery  = 50 * time.Millisecond // between pages: 4,000 entries a second and partition at most
 	pruneEvery = 6 * time.Hour         // where nothing has to be published again
+	mixed      = 0                     // modes of a note: live entries may have been published in several
 )
 
 // A walk goes through a partition's live entries. It publishes them again when the list is another, and when a rule has
@@ -75,11 +76,24 @@ func (w *walk) takeOver(ctx context.Context) {
 	}
 }
 
+// mix notes in the store that entries may have other modes than those of the last walk, before any does. Otherwise an
+// owner that ends before its own walk does leaves entries that no later walk publishes in the modes of before.
+func (w *walk) mix(ctx context.Context) error {
+	if w.note.since == unknown || w.note.modes == mixed || w.note.modes == w.modes() {
+		return nil
+	}
+	w.note.modes = mixed
+	return w.writeNote(ctx)
+}
+
 // complete reports whether all live entries are published on the present list.
 func (w *walk) complete() bool { return w.note.complete(w.post.list.ID().String()) }
 
 // turn begins a walk when one is due, and goes on with it.
 func (w *walk) turn(ctx context.Context) error {
+	if err := w.mix(ctx); err != nil {
+		return err
+	}
 	now := w.post.list.config.Now()
 	if now.Before(w.next) || w.post.acknowledged() < w.acknowledged || w.find.set.Written() < w.written {
 		return nil
