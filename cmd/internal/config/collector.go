@@ -3,6 +3,7 @@ package config
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"weir/internal/duration"
@@ -120,8 +121,21 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 			}
 		}
 
+		s.checkPatterns(v.Key("file"))
 		s.checkReading(v)
 		s.checkGuard(v)
+	}
+}
+
+// checkPatterns warns of forms that patterns have elsewhere, and that would match fewer files here.
+func (s *Source) checkPatterns(v yamlfile.Value) {
+	for _, pattern := range s.File {
+		if strings.Contains(pattern, "**") {
+			v.Warnf("write a pattern for each depth, as /var/www/*/access.log and /var/www/*/*/access.log", "** in %s stands for exactly one folder, as * does", pattern)
+		}
+		if strings.ContainsRune(pattern, '{') && strings.Contains(pattern, ",") {
+			v.Warnf("write a list of patterns, as [access.log, other.log]", "{…} in %s stands for itself", pattern)
+		}
 	}
 }
 

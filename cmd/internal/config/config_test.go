@@ -248,3 +248,19 @@ func TestTheEmbeddedBrokerHasFewerPartitions(t *testing.T) {
 		}
 	}
 }
+
+// Patterns that other programs know, and that match fewer files here, are warned of.
+func TestForeignPatternsAreWarnedOf(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"/var/www/**/access.log": "** in /var/www/**/access.log stands for exactly one folder", "{access,other}.log": "{…} in {access,other}.log stands for itself",
+		"/var/www/*/access.log": "", "access.log": "",
+	} {
+		c, warnings, err := config.Read([]byte(`collector: {sources: [{file: "`+pattern+`"}]}`), config.Options{File: "weir.yaml", NoRules: true})
+		if err != nil || len(c.Collector.Sources) != 1 {
+			t.Fatal(err)
+		}
+		if want == "" && len(warnings) > 0 || want != "" && (len(warnings) != 1 || !strings.Contains(warnings[0].What, want)) {
+			t.Errorf("%s: %v", pattern, warnings)
+		}
+	}
+}

@@ -47,14 +47,16 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 	}
 }
 
-// format describes the format of the first of the files that has a request. An error is one that the collector would
-// have.
+// format describes the format of the first of the files that has a request. With an error, the collector would read
+// none of them.
 func (l *liveCheck) format(ctx context.Context, s *config.Source, files []string) (string, error) {
 	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields, Header: l.settings.Client.Header}
 	for _, file := range files {
 		choice, err := backtest.Detect(ctx, backtest.Input{Path: file}, s.Envelope, s.Format, options)
 		switch {
 		case errors.Is(err, request.ErrNoRequest) || err == nil && choice.Format == "":
+		case err != nil && s.Format != "auto" && choice.Format != "": // the collector reads the lines that it can
+			return err.Error(), nil
 		case err != nil:
 			return "", err
 		default:
