@@ -35,6 +35,7 @@ func newMetrics(r prometheus.Registerer, set *blocklist.Set, now func() time.Tim
 	none := m.checks.MustCurryWith(prometheus.Labels{"rule": ""})
 	m.passed, m.allowed = none.WithLabelValues("passed"), none.WithLabelValues("allowed")
 	m.paused, m.withoutList = none.WithLabelValues("paused"), none.WithLabelValues("without_list")
+	m.ruleCounts(blocklist.ManualRule) // begin at 0, as those of the rules do
 	if r != nil {
 		m.ofList(r, set, now)
 	}
@@ -82,7 +83,8 @@ func (c *entryCounts) Describe(to chan<- *prometheus.Desc) { to <- entriesMetric
 // Collect counts.
 func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
 	type of struct{ rule, mode string }
-	counts := map[of]int{}
+	manual := of{blocklist.ManualRule, blocklist.Enforce.String()}
+	counts := map[of]int{manual: 0}
 	for _, n := range c.set.Counts() {
 		if !strings.Contains(n.Rule, "/") { // other names are scopes of manual entries, which include allows
 			counts[of{n.Rule, n.Mode.String()}] += n.Entries
@@ -92,7 +94,7 @@ func (c *entryCounts) Collect(to chan<- prometheus.Metric) {
 	// Blocks by hand are counted one by one: the Set counts orders by scope only, allows among them.
 	for order := range c.set.Orders(c.now().UnixMilli()) {
 		if order.Kind == blocklist.OrderBlock {
-			counts[of{blocklist.ManualRule, blocklist.Enforce.String()}]++
+			counts[manual]++
 		}
 	}
 
