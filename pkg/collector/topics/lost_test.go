@@ -147,9 +147,8 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	k, _ := b.still()
-	r := &partitionReader{source: k, claim: claim}
-	r.partition = r.possess(b.topic, 0)
-	r.open(&takeover{note: kafkaNote{Incarnation: "i"}})
+	o := &ownership{source: k, partition: k.possess(b.topic, 0), claim: claim}
+	r := o.reader(&takeover{note: kafkaNote{Incarnation: "i"}})
 	defer r.stream.Close()
 	running, cancel := context.WithCancel(b.t.Context())
 	defer cancel()

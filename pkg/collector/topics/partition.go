@@ -3,7 +3,7 @@ package topics
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync"
 
 	"weir/internal/kafka"
 	"weir/pkg/collector/pace"
@@ -11,47 +11,42 @@ import (
 	"weir/pkg/request"
 )
 
-const (
-	fetchBytes    = 1 << 20
-	sampleRecords = 500
-)
+const sampleRecords = 500
 
 // errTakeOver means that the log is not the one that was read, or may not be: reading has to begin again with a
 // takeover.
 var errTakeOver = errors.New("the log has to be taken over again")
 
-// A partitionReader reads a partition from the takeover until it is given up. One goroutine owns it; another one
-// fetches.
+// A partitionReader reads a partition from where it was taken over. One goroutine owns it; the fetcher and the journal have
+// one each.
 type partitionReader struct {
-	*source
-	*partition
-	claim   *kafka.Claim
+	in      *pipeline.Intake
+	log     string // the partition's name
 	journal *commitJournal
 	stream  *pipeline.Stream
-	choice  *request.Choice
+	fetcher *fetcher
+	choice  *request.Choice // the form of the records, where it was found out
+	read    readRecords
+	gone    bool // the topic was missing when last fetched
+	behind  bool // there is more to read
+}
 
-	reader  *kafka.Reader
-	want    chan struct{}  // fetch the next records; the last ones are not needed any more
-	more    chan struct{}  // the next records have arrived
-	next    []kafka.Record // next and err belong to the fetching goroutine until it sends to more
-	err     error
-	records []kafka.Record // that are being read
-
-	at     int // index in records of the one that is being read
-	before recordID
-	tried  bool // the last fetched records were used to find out the form
-	gone   bool // the topic was missing when last fetched
-	behind bool // there is more to read
+// readRecords are those that are being read, and the last one before them.
+type readRecords struct {
+	before  recordID
+	records []kafka.Record
+	at      int  // index of the one that is being read
+	tried   bool // they were used to find out the form
 }
 
 // run reads until the context is done, the log has to be taken over again, or the partition is lost.
-func (r *partitionReader) run(ctx context.Context) error {
-	t, err := r.takeOver(ctx)
+func (o *ownership) run(ctx context.Context) error {
+	t, err := o.takeOver(ctx)
 	if err != nil {
 		return err
 	}
 
-	r.open(&t)
+	r := o.reader(&t)
 	defer r.stream.Close()
 	r.setBehind(true)
 
@@ -64,7 +59,11 @@ func (r *partitionReader) run(ctx context.Context) error {
 		}
 	}()
 
-	err = pipeline.Contained(func() error { return r.read(ctx) })
+	err = pipeline.Contained(func() error {
+		return r.readAll(ctx, func(position int64) { o.source.passed(o.partition, position) })
+	})
+
+	// Wait for the cuts in flight, though not for long.
 	patient, done := pipeline.Draining(ctx)
 	defer done()
 	context.AfterFunc(patient, cancel)
@@ -76,30 +75,31 @@ func (r *partitionReader) run(ctx context.Context) error {
 
 	unsent, left := r.stream.Leave(patient)
 	if left != nil && !errors.Is(left, kafka.ErrExpelled) {
-		r.in.Logger().Info("left to the next owner", "log", r.topicPartition.String(), "why", left)
+		r.in.Logger().Info("left to the next owner", "log", r.log, "why", left)
 	}
 	r.journal.drop(unsent)
 	r.journal.close()
 	return err
 }
 
-func (r *partitionReader) open(t *takeover) {
-	r.choice = t.note.choice()
-	r.journal = newCommitJournal(r.in, r.claim, r.member, t)
-	config := pipeline.StreamConfig{
-		Log: r.topicPartition.String(), Source: r.sourceName(t.note.Incarnation), Position: t.offset, Reached: t.note.reached(),
-		Journal: r.journal, Keep: r.keep, Member: r.member, NotBefore: pace.NoTime, OneRule: true,
-		Again: t.again, Fingerprint: t.note.Rules, Choice: r.choice,
-	}
-
+// reader makes the reader that continues after a takeover.
+func (o *ownership) reader(t *takeover) *partitionReader {
+	member := o.partition.member
+	r := &partitionReader{in: o.source.in, log: o.name(), journal: newCommitJournal(o.source.in, o.claim, member, t), choice: t.note.choice()}
 	if t.note.Last != nil {
-		r.before = *t.note.Last
+		r.read.before = *t.note.Last
 	}
 	if len(t.again) > 0 {
-		r.in.Logger().Info("making the batches again that Kafka may not have had", "log", config.Log, "cuts", len(t.again), "from", t.offset, "to", t.end())
+		r.in.Logger().Info("making the batches again that Kafka may not have had", "log", r.log, "cuts", len(t.again), "from", t.offset, "to", t.end())
 	}
 
-	r.stream = r.in.NewStream(config)
+	r.stream = r.in.NewStream(pipeline.StreamConfig{
+		Log: r.log, Source: o.sourceName(t.note.Incarnation), Position: t.offset, Reached: t.note.reached(),
+		Journal: r.journal, Keep: r.read.last, Member: member, NotBefore: pace.NoTime, OneRule: true,
+		Again: t.again, Fingerprint: t.note.Rules, Choice: r.choice,
+	})
+	r.fetcher = newFetcher(o.source.client.NewReader(o.partition.topic, o.partition.number, r.stream.Position()))
+	return r
 }
 
 // setBehind notes whether there is more to read.
@@ -108,73 +108,46 @@ func (r *partitionReader) setBehind(behind bool) {
 	r.stream.SetBehind(behind)
 }
 
-// sourceName is the source that the batches carry.
-func (r *partitionReader) sourceName(incarnation string) string {
-	return fmt.Sprintf("%s/%s/%s", r.topicPartition, r.cluster, incarnation)
-}
-
-// read reads records.
-func (r *partitionReader) read(ctx context.Context) error {
+// readAll reads records, and reports each position that it has reached.
+func (r *partitionReader) readAll(ctx context.Context, reached func(position int64)) error {
 	fetching, cancel := context.WithCancel(ctx)
-	r.reader = r.client.NewReader(r.topic, r.number, r.stream.Position())
-	r.reader.MaxBytes = fetchBytes
-	r.want, r.more = make(chan struct{}, 1), make(chan struct{}, 1)
-	ended := make(chan struct{})
-	defer func() {
-		cancel()
-		<-ended
-	}()
-
-	go func() {
-		defer close(ended)
-		r.fetch(fetching)
-	}()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	running.Go(func() { r.fetcher.run(fetching) })
 
 	for {
-		r.want <- struct{}{}
-		if err := r.stream.Wait(ctx, r.more); err != nil {
+		r.fetcher.want <- struct{}{}
+		if err := r.stream.Wait(ctx, r.fetcher.more); err != nil {
 			return err
 		}
 		if err := r.fetched(ctx); err != nil {
 			return err
 		}
-		r.stream.SetLag(max(0, r.reader.Span().End-r.stream.Position()))
-		r.passed(r.partition, r.stream.Position())
-		r.journal.atEnd(r.stream.AtEnd())
-	}
-}
 
-// fetch fetches records on request.
-func (r *partitionReader) fetch(ctx context.Context) {
-	for {
-		select {
-		case <-r.want:
-		case <-ctx.Done():
-			return
-		}
-		r.err = pipeline.Contained(func() (err error) {
-			r.next, err = r.reader.Fetch(ctx)
-			return err
-		})
-		r.more <- struct{}{}
+		position := r.stream.Position()
+		r.stream.SetLag(max(0, r.fetcher.reader.Span().End-position))
+		reached(position)
+		r.journal.atEnd(r.stream.AtEnd())
 	}
 }
 
 // fetched handles the result of a fetch.
 func (r *partitionReader) fetched(ctx context.Context) error {
+	err := r.fetcher.err
 	switch {
-	case r.err == nil:
+	case err == nil:
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case pipeline.IsPanic(r.err):
-		return r.err
-	case errors.Is(r.err, kafka.ErrTrimmed):
+	case pipeline.IsPanic(err):
+		return err
+	case errors.Is(err, kafka.ErrTrimmed):
 		return r.trimmed(ctx)
-	case errors.Is(r.err, kafka.ErrPastEnd):
+	case errors.Is(err, kafka.ErrPastEnd):
 		return errTakeOver
 	default:
-		r.in.Fault(r.err) // the client has logged it
-		r.gone = r.gone || errors.Is(r.err, kafka.ErrNoTopic)
+		r.in.Fault(err) // the client has logged it
+		r.gone = r.gone || errors.Is(err, kafka.ErrNoTopic)
 		return nil
 	}
 
@@ -184,33 +157,31 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 	if r.behind {
 		r.in.Fault(nil)
 	}
-	return r.feed(ctx)
+	return r.feed(ctx, r.fetcher.records)
 }
 
-// feed gives the fetched records to the stream.
-func (r *partitionReader) feed(ctx context.Context) error {
-	r.records = r.next
-	for i := range r.records {
-		r.at = i
+// feed gives fetched records to the stream.
+func (r *partitionReader) feed(ctx context.Context, records []kafka.Record) error {
+	r.read.records = records
+	for i := range records {
+		r.read.at = i
 		if err := r.learn(ctx); err != nil {
 			return err
 		}
-		if err := r.add(ctx, &r.records[i]); err != nil {
+		if err := r.add(ctx, &records[i]); err != nil {
 			return err
 		}
 	}
 
-	if n := len(r.records); n > 0 {
-		r.before = idOf(&r.records[n-1])
-	}
-	r.records, r.tried = nil, false
-	if next := r.reader.Next(); next > r.stream.Position() {
+	r.read.end()
+	next := r.fetcher.reader.Next()
+	if next > r.stream.Position() {
 		if err := r.stream.Skip(ctx, next); err != nil {
 			return err
 		}
 	}
 
-	r.setBehind(r.reader.Next() < r.reader.Span().End)
+	r.setBehind(next < r.fetcher.reader.Span().End)
 	return nil
 }
 
@@ -224,17 +195,12 @@ func (r *partitionReader) add(ctx context.Context, record *kafka.Record) error {
 // learn finds out the form where it is not configured. Cuts that are made again are made in their old form. A cut has
 // one form, which is noted with it: so Kafka must have all cuts of the old form before a new form begins.
 func (r *partitionReader) learn(ctx context.Context) error {
-	if !r.stream.Learns() || r.tried {
+	if !r.stream.Learns() || r.read.tried {
 		return nil
 	}
-	var sample []string
-	for _, record := range r.records[r.at:min(len(r.records), r.at+sampleRecords)] {
-		if !record.Long {
-			sample = append(sample, string(record.Value))
-		}
-	}
 
-	r.tried = true
+	sample := r.read.sample()
+	r.read.tried = true
 	if err := r.stream.Drain(ctx); err != nil {
 		return err
 	}
@@ -246,8 +212,30 @@ func (r *partitionReader) learn(ctx context.Context) error {
 	return nil
 }
 
-// keep returns the last record before a position, for the journal.
-func (r *partitionReader) keep(position int64) []byte {
+// trimmed continues where the log begins now.
+func (r *partitionReader) trimmed(ctx context.Context) error {
+	start := r.fetcher.reader.Span().Start
+	count := start - r.stream.Position()
+	r.in.Uncounted(pipeline.ReasonLost, count)
+	r.in.Logger().Error("records were deleted before they were read: their requests are not counted", "log", r.log,
+		"records", count, "from", r.stream.Position(), "to", start)
+	r.fetcher.reader.SetNext(start)
+	return r.stream.Skip(ctx, start)
+}
+
+// sample returns the texts from which the form is found out.
+func (r *readRecords) sample() []string {
+	var sample []string
+	for _, record := range r.records[r.at:min(len(r.records), r.at+sampleRecords)] {
+		if !record.Long {
+			sample = append(sample, string(record.Value))
+		}
+	}
+	return sample
+}
+
+// last returns the last record before a position, for the journal.
+func (r *readRecords) last(position int64) []byte {
 	last := r.before
 	for i := r.at; i >= 0 && i < len(r.records); i-- {
 		if r.records[i].Offset < position {
@@ -261,13 +249,10 @@ func (r *partitionReader) keep(position int64) []byte {
 	return last.append(nil)
 }
 
-// trimmed continues where the log begins now.
-func (r *partitionReader) trimmed(ctx context.Context) error {
-	start := r.reader.Span().Start
-	count := start - r.stream.Position()
-	r.in.Uncounted(pipeline.ReasonLost, count)
-	r.in.Logger().Error("records were deleted before they were read: their requests are not counted", "log", r.topicPartition.String(),
-		"records", count, "from", r.stream.Position(), "to", start)
-	r.reader.SetNext(start)
-	return r.stream.Skip(ctx, start)
+// end forgets the records, which are read, except the last one.
+func (r *readRecords) end() {
+	if n := len(r.records); n > 0 {
+		r.before = idOf(&r.records[n-1])
+	}
+	r.records, r.tried = nil, false
 }

@@ -144,11 +144,9 @@ func (k *source) watchTopics(ctx context.Context, topics map[string]int) {
 func (k *source) own(ctx context.Context, claim *kafka.Claim) error {
 	p := k.possess(claim.Topic, claim.Partition)
 	defer k.dispossess(p)
+	o := &ownership{source: k, partition: p, claim: claim}
 	for ctx.Err() == nil {
-		err := k.in.Outlive(ctx, p.topicPartition.String(), func() error {
-			r := &partitionReader{source: k, partition: p, claim: claim}
-			return r.run(ctx)
-		}, func() error { return nil })
+		err := k.in.Outlive(ctx, p.topicPartition.String(), func() error { return o.run(ctx) }, func() error { return nil })
 
 		switch {
 		case errors.Is(err, kafka.ErrExpelled):

@@ -16,50 +16,65 @@ const (
 	lookAgain    = time.Second
 )
 
+// An ownership is a partition while the group assigns it to us. One goroutine uses it.
+type ownership struct {
+	source    *source
+	partition *partition
+	claim     *kafka.Claim
+}
+
+// name is the partition's, for the log.
+func (o *ownership) name() string { return o.partition.topicPartition.String() }
+
+// sourceName is the source that the batches of an incarnation carry.
+func (o *ownership) sourceName(incarnation string) string {
+	return fmt.Sprintf("%s/%s/%s", o.partition.topicPartition, o.source.cluster, incarnation)
+}
+
 // takeOver determines where to continue. It tries until the context is done.
-func (r *partitionReader) takeOver(ctx context.Context) (takeover, error) {
+func (o *ownership) takeOver(ctx context.Context) (takeover, error) {
 	for {
-		t, err := r.tryTakeOver(ctx)
+		t, err := o.tryTakeOver(ctx)
 		if err == nil || ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
 			return t, err
 		}
-		r.in.Trouble("take", fmt.Errorf("taking over %s: %w", r.topicPartition, err))
+		o.source.in.Trouble("take", fmt.Errorf("taking over %s: %w", o.partition.topicPartition, err))
 		sleep.For(ctx, retryEvery)
 	}
 }
 
-func (r *partitionReader) tryTakeOver(ctx context.Context) (takeover, error) {
-	commits, err := r.client.Committed(ctx, r.group, r.topic)
+func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
+	commits, err := o.source.client.Committed(ctx, o.source.group, o.partition.topic)
 	if err != nil {
 		return takeover{}, err
 	}
 
 	// The other partitions' commits are as new as ours: the group must know them before this one sends.
-	r.applyCommits(r.topic, commits, nil)
-	span, err := r.client.PartitionSpan(ctx, r.topic, r.number)
+	o.source.applyCommits(o.partition.topic, commits, nil)
+	span, err := o.source.client.PartitionSpan(ctx, o.partition.topic, o.partition.number)
 	if err != nil {
 		return takeover{}, err
 	}
 
-	t, err := newTakeover(commits[r.number], span)
+	t, err := newTakeover(commits[o.partition.number], span)
 	if t.beyond { // a new leader may not know yet how far its log goes
 		sleep.For(ctx, lookAgain)
-		if span, err = r.client.PartitionSpan(ctx, r.topic, r.number); err == nil {
-			t, err = newTakeover(commits[r.number], span)
+		if span, err = o.source.client.PartitionSpan(ctx, o.partition.topic, o.partition.number); err == nil {
+			t, err = newTakeover(commits[o.partition.number], span)
 		}
 	}
 
 	if err == nil {
-		err = r.verify(ctx, &t, span)
+		err = o.verify(ctx, &t, span)
 	}
 	if err == nil && t.whyNew != "" {
-		err = r.begin(ctx, &t, commits, span)
+		err = o.begin(ctx, &t, commits, span)
 	}
 	if err == nil {
-		err = r.agree(ctx, &t)
+		err = o.agree(ctx, &t)
 	}
 	if err == nil {
-		r.in.Mended("take")
+		o.source.in.Mended("take")
 	}
 
 	return t, err
@@ -68,10 +83,10 @@ func (r *partitionReader) tryTakeOver(ctx context.Context) (takeover, error) {
 // verify checks whether the last record that was read is unchanged: a topic that was deleted and made again has other
 // records. If the log ends before that record, an earlier record (Mark) shows whether it is the same log that was only
 // cut off, as by a leader that was not in sync. Then the records that were read are not read again.
-func (r *partitionReader) verify(ctx context.Context, t *takeover, span kafka.Span) error {
+func (o *ownership) verify(ctx context.Context, t *takeover, span kafka.Span) error {
 	switch {
 	case t.beyond:
-		same, other, err := r.find(ctx, t.note.Mark, span)
+		same, other, err := o.find(ctx, t.note.Mark, span)
 		if same {
 			t.whyNew += "; it was cut off, and its present records were read before"
 			t.offset = span.End
@@ -83,7 +98,7 @@ func (r *partitionReader) verify(ctx context.Context, t *takeover, span kafka.Sp
 		return nil
 	}
 
-	_, other, err := r.find(ctx, t.note.Last, span)
+	_, other, err := o.find(ctx, t.note.Last, span)
 	if other {
 		t.whyNew = fmt.Sprintf("its log is another one: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
@@ -94,11 +109,11 @@ func (r *partitionReader) verify(ctx context.Context, t *takeover, span kafka.Sp
 
 // find looks for a record that was read. It reports whether the record is there, or another in its place; neither if
 // the record was deleted.
-func (r *partitionReader) find(ctx context.Context, was *recordID, span kafka.Span) (same, other bool, err error) {
+func (o *ownership) find(ctx context.Context, was *recordID, span kafka.Span) (same, other bool, err error) {
 	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
 		return false, false, nil
 	}
-	reader := r.client.NewReader(r.topic, r.number, was.Offset)
+	reader := o.source.client.NewReader(o.partition.topic, o.partition.number, was.Offset)
 	reader.MaxBytes = 1 // a batch comes whole
 	records, err := reader.Fetch(ctx)
 	if err != nil || len(records) == 0 || records[0].Offset != was.Offset {
@@ -109,60 +124,60 @@ func (r *partitionReader) find(ctx context.Context, was *recordID, span kafka.Sp
 }
 
 // begin makes a new incarnation, and commits it before any record is read.
-func (r *partitionReader) begin(ctx context.Context, t *takeover, commits []kafka.Commit, span kafka.Span) error {
-	stored := commits[r.number].Offset >= 0
+func (o *ownership) begin(ctx context.Context, t *takeover, commits []kafka.Commit, span kafka.Span) error {
+	stored := commits[o.partition.number].Offset >= 0
 	offset := min(max(t.offset, span.Start), span.End)
 	if t.offset < 0 {
 		var err error
-		if offset, err = r.start(ctx, commits, span); err != nil {
+		if offset, err = o.start(ctx, commits, span); err != nil {
 			return err
 		}
 	}
 
 	why := t.whyNew
-	*t = takeover{offset: offset, note: kafkaNote{Incarnation: journal.NewID(), Partitions: r.claim.Partitions}}
-	if err := r.claim.Commit(ctx, t.note.commit(offset, nil)); err != nil {
+	*t = takeover{offset: offset, note: kafkaNote{Incarnation: journal.NewID(), Partitions: o.claim.Partitions}}
+	if err := o.claim.Commit(ctx, t.note.commit(offset, nil)); err != nil {
 		return err
 	}
 
-	say := r.in.Logger().Info
-	if stored || r.vanished {
-		say = r.in.Logger().Error
+	say := o.source.in.Logger().Info
+	if stored || o.partition.vanished {
+		say = o.source.in.Logger().Error
 	}
 
-	say("a partition begins as a new source", "log", r.topicPartition.String(), "why", why, "from", offset, "id", r.sourceName(t.note.Incarnation))
-	r.restart()
+	say("a partition begins as a new source", "log", o.name(), "why", why, "from", offset, "id", o.sourceName(t.note.Incarnation))
+	o.restart()
 	return nil
 }
 
 // restart forgets how far the partition had got.
-func (r *partitionReader) restart() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.vanished = false
-	r.member.Leave()
-	r.member = r.compared(r.topicPartition)
+func (o *ownership) restart() {
+	o.source.mu.Lock()
+	defer o.source.mu.Unlock()
+	o.partition.vanished = false
+	o.partition.member.Leave()
+	o.partition.member = o.source.compared(o.partition.topicPartition)
 }
 
 // start is where a new incarnation begins: at the configured start, or at the beginning of the log if the log was made
 // after reading began, or the log that was read is gone.
-func (r *partitionReader) start(ctx context.Context, commits []kafka.Commit, span kafka.Span) (int64, error) {
-	start := r.config.Start
+func (o *ownership) start(ctx context.Context, commits []kafka.Commit, span kafka.Span) (int64, error) {
+	start := o.source.config.Start
 	switch {
-	case commits[r.number].Offset >= 0, r.vanished, r.younger(commits):
+	case commits[o.partition.number].Offset >= 0, o.partition.vanished, o.younger(commits):
 		return span.Start, nil
 	case start.Latest:
 		return span.End, nil
 	case start.Before > 0:
-		return r.client.OffsetAt(ctx, r.topic, r.number, r.in.Now().Add(-start.Before))
+		return o.source.client.OffsetAt(ctx, o.partition.topic, o.partition.number, o.source.in.Now().Add(-start.Before))
 	}
 	return span.Start, nil
 }
 
 // younger reports whether the partition was added to the topic after its group had begun.
-func (r *partitionReader) younger(commits []kafka.Commit) bool {
+func (o *ownership) younger(commits []kafka.Commit) bool {
 	for _, commit := range commits {
-		if note, _, err := readNote(commit); err == nil && note.Partitions <= r.number {
+		if note, _, err := readNote(commit); err == nil && note.Partitions <= o.partition.number {
 			return true
 		}
 	}
@@ -171,14 +186,14 @@ func (r *partitionReader) younger(commits []kafka.Commit) bool {
 
 // agree prepares the outstanding cuts: it drops those that are too old to be sent again, and waits for the rules that
 // made the others.
-func (r *partitionReader) agree(ctx context.Context, t *takeover) error {
+func (o *ownership) agree(ctx context.Context, t *takeover) error {
 	for len(t.again) > 0 {
 		c := t.again[0]
-		age, is := r.in.TooOld(c.Clock)
+		age, is := o.source.in.TooOld(c.Clock)
 		if !is {
 			break
 		}
-		r.in.Logger().Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", r.topicPartition.String(),
+		o.source.in.Logger().Error("batches are too old to be sent again: their hits are lost if Kafka does not have them", "log", o.name(),
 			"from", c.From, "to", c.To, "age", age)
 		t.again, t.offset, t.note.Last = t.again[1:], c.To, nil
 	}
@@ -186,25 +201,25 @@ func (r *partitionReader) agree(ctx context.Context, t *takeover) error {
 	if len(t.again) == 0 {
 		return nil
 	}
-	return r.awaitRules(ctx, t.note.Rules)
+	return o.awaitRules(ctx, t.note.Rules)
 }
 
 // awaitRules waits until the rules with a fingerprint are known, but not for ever: then ours make the cuts.
-func (r *partitionReader) awaitRules(ctx context.Context, fingerprint string) error {
+func (o *ownership) awaitRules(ctx context.Context, fingerprint string) error {
 	var began time.Time
 	for {
-		ours, known := r.in.Rules(fingerprint)
+		ours, known := o.source.in.Rules(fingerprint)
 		if known {
 			return nil
 		}
-		args := []any{"log", r.topicPartition.String(), "rules", fingerprint, "ours", ours}
+		args := []any{"log", o.name(), "rules", fingerprint, "ours", ours}
 		if began.IsZero() {
-			began = r.in.Now()
-			r.in.Logger().Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", args...)
+			began = o.source.in.Now()
+			o.source.in.Logger().Warn("outstanding batches were made by rules that this collector does not know: waiting for these rules for 30 s", args...)
 		}
 
-		if r.in.Now().Sub(began) >= r.patience {
-			r.in.Logger().Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", args...)
+		if o.source.in.Now().Sub(began) >= o.source.patience {
+			o.source.in.Logger().Error("outstanding batches are made again by other rules: those that Kafka has already are reported as conflicts and not counted again", args...)
 			return nil
 		}
 
