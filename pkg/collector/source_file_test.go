@@ -369,7 +369,7 @@ func TestTheLagGrowsWhileNothingCanBeSent(t *testing.T) {
 	}
 }
 
-// Lines that wait for the next beat are not read yet, and the status says so: whoever waits for it counts on that.
+// Lines that wait for the next beat are not read yet, and the status reports that. weir status --wait relies on it.
 func TestTheStatusKnowsLinesThatWaitForTheBeat(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "access.log")

@@ -1,5 +1,5 @@
 // Package live finds the running system that a command is about: the configuration of its parts, and the topics
-// between them. When these are in no Kafka and no process has them, the command opens them itself until Close. The
+// between them. When these are in no Kafka and no process has them, the command opens them itself for its calls. The
 // package asks no part; ask does.
 package live
 
@@ -20,7 +20,6 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
-	"weir/internal/database"
 	"weir/internal/kafka"
 	"weir/internal/telemetry"
 	"weir/internal/topic"
@@ -69,7 +68,7 @@ func (f *Flags) LoadAnyhow(stderr io.Writer) (*config.Config, error) {
 // Topics are those between the parts: in the brokers that the configuration names, or in the store of weir run.
 type Topics struct {
 	topic.Log
-	inProcess bool // this process has opened the topics
+	inProcess bool // at first, no other process had the topics
 }
 
 // Connect opens a client for these topics, or for all when none is named. The client logs repeated errors to standard
@@ -103,7 +102,7 @@ func Connect(settings *config.Config, stderr io.Writer, topics ...string) (*Topi
 var ErrNoTopics = errors.New("there are no topics")
 
 // open reads the topics through the socket of the process that has them. When no process has, this process opens them
-// until the command ends.
+// for its calls.
 func (t *Topics) open(settings *config.Config, logger *slog.Logger) error {
 	socket, folder := settings.TopicsSocket(), settings.StoreFolder()
 	if daemon.Listens(socket) {
@@ -114,17 +113,15 @@ func (t *Topics) open(settings *config.Config, logger *slog.Logger) error {
 		return fmt.Errorf("%w in %s: nothing has run on it yet, or the folder was deleted; if Kafka is elsewhere, name kafka.brokers in weir.yaml", ErrNoTopics, folder)
 	}
 
-	opened, err := daemon.OpenLocal(context.Background(), settings, logger)
-	switch {
-	case errors.Is(err, database.ErrInUse) && waitForSocket(socket): // a process is starting
-		t.Log = local.Dial(socket)
+	v := &visit{settings: settings, logger: logger}
+	err := v.with(context.Background(), func(log topic.Log) error {
+		_, t.inProcess = log.(*daemon.Local)
 		return nil
-	case errors.Is(err, database.ErrInUse):
-		return fmt.Errorf("%w, and it does not accept connections at %s; stop it first", err, socket)
-	case err != nil:
+	})
+	if err != nil {
 		return err
 	}
-	t.Log, t.inProcess = opened, true
+	t.Log = v
 	return nil
 }
 
@@ -141,7 +138,7 @@ func waitForSocket(socket string) bool {
 // startPatience is how long a process that has locked the store's folder may take until it accepts connections.
 const startPatience = 3 * time.Second
 
-// RunsHere reports whether this process has opened the topics, because no other process has them.
+// RunsHere reports whether this process has opened the topics, because no other process had them.
 func (t *Topics) RunsHere() bool { return t.inProcess }
 
 // Place describes for messages where weir run keeps its topics; empty for Kafka.
