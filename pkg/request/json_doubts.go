@@ -66,16 +66,27 @@ func (d *clientDoubts) worst() (worst clientDoubt, records int) {
 }
 
 // namesClient reports whether a member that no shape has for the client is named as if it had the client's address:
-// x_real_ip, client.ip, CF-Connecting-IP. nginx's realip_remote_addr is the address of a proxy.
+// x_real_ip, client.ip, RemoteAddress. Headers are left out, because clients write them: client.header is for these. So
+// is nginx's realip_remote_addr, the address of a proxy, and a name that a client may have made up.
 func namesClient(path string) bool {
+	for i := 0; i < len(path); i++ {
+		if c := path[i]; !isAlphanumeric(c) && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
 	name := strings.NewReplacer(".", "", "_", "", "-", "").Replace(strings.ToLower(path))
 	if name == "ip" || name == "ipaddress" || name == "client" {
 		return true
 	}
-	return name != "realipremoteaddr" && slices.ContainsFunc([]string{"clientip", "clientaddr", "clientaddress", "clienthost", "remoteip",
-		"remoteaddr", "remoteaddress", "remotehost", "realip", "connectingip", "sourceip", "sourceaddress", "srcip", "userip",
-		"peerip", "peeraddr", "peeraddress"}, func(end string) bool { return strings.HasSuffix(name, end) })
+	if name == "realipremoteaddr" || strings.HasPrefix(name, "http") || strings.Contains(name, "header") {
+		return false
+	}
+	return slices.ContainsFunc([]string{"clientip", "clientaddr", "clientaddress", "clienthost", "remoteip", "remoteaddr", "remoteaddress",
+		"remotehost", "realip", "connectingip", "sourceip", "sourceaddress", "srcip", "userip", "peerip", "peeraddr",
+		"peeraddress"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
+
+func isAlphanumeric(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' || c-'0' <= 9 }
 
 // Doubt describes two members of JSON that may both have the client's address, or a member that may have it where none
 // is taken, and how to choose; empty when there are none.
@@ -87,6 +98,6 @@ func (c Choice) Doubt() string {
 		return fmt.Sprintf("no client is read from %d of %d requests, and %s has an address in them: if it is the client's, name it, with --field ip=%s or, in weir.yaml, fields: {ip: %s}",
 			c.doubtful, c.Lines, c.doubt.other, c.doubt.other, c.doubt.other)
 	}
-	return fmt.Sprintf("%s is taken for the client's address, and %s has another address in %d of %d requests: name the right one, with --field ip=%s or, in weir.yaml, fields: {ip: %s}",
+	return fmt.Sprintf("%s is taken for the client's address, and %s has another address in %d of %d requests: name the right one, which clients cannot write, with --field ip=%s or, in weir.yaml, fields: {ip: %s}",
 		c.doubt.taken, c.doubt.other, c.doubtful, c.Lines, c.doubt.other, c.doubt.other)
 }

@@ -16,10 +16,10 @@ func TestDoubtAboutTheClientInJSON(t *testing.T) {
 		{`{"client_ip":"203.0.113.7","ip":"10.0.0.1",` + rest, "ip", "client_ip"},
 		{`{"client_ip":"203.0.113.7","remote_ip":"10.0.0.1",` + rest, "client_ip", "remote_ip"},
 		{`{"remote_ip":"10.0.0.1","x_real_ip":"203.0.113.7",` + rest, "remote_ip", "x_real_ip"},
-		{`{"remote_ip":"10.0.0.1","headers":{"CF-Connecting-IP":"203.0.113.7"},` + rest, "remote_ip", "headers.CF-Connecting-IP"},
+		{`{"remote_ip":"10.0.0.1","cf":{"Connecting-IP":"203.0.113.7"},` + rest, "remote_ip", "cf.Connecting-IP"},
 		{`{"source":{"ip":"10.0.0.1"},"client":{"ip":"203.0.113.7"},` + ecs, "source.ip", "client.ip"},
 		{`{"client.address":"203.0.113.7","network.peer.address":"10.0.0.1",` + ecs, "client.address", "network.peer.address"},
-		{`{"remote_addr":"10.0.0.1","http_x_real_ip":"203.0.113.7",` + nginx, "remote_addr", "http_x_real_ip"},
+		{`{"remote_addr":"10.0.0.1","real_ip":"203.0.113.7",` + nginx, "remote_addr", "real_ip"},
 		{`{"clientip":"10.0.0.1","verb":"GET","request":"/","x_real_ip":"203.0.113.7","timestamp":"17/Apr/2018:06:25:06 +0000"}`, "clientip", "x_real_ip"},
 
 		{`{"ip":"203.0.113.7",` + rest, "", ""},
@@ -28,6 +28,10 @@ func TestDoubtAboutTheClientInJSON(t *testing.T) {
 		{`{"ip":"203.0.113.7","server_ip":"10.0.0.1","host":{"ip":"10.0.0.2"},"upstream":"10.0.0.3",` + rest, "", ""},
 		{`{"remote_addr":"203.0.113.7","realip_remote_addr":"10.0.0.1","server_addr":"10.0.0.2","http_x_forwarded_for":"10.0.0.3",` + nginx, "", ""},
 		{`{"source.address":"203.0.113.7","source.ip":"203.0.113.7",` + ecs, "", ""},
+		// Clients write headers, and where a program logs what they send, names.
+		{`{"remote_addr":"203.0.113.7","http_x_real_ip":"9.9.9.9",` + nginx, "", ""},
+		{`{"ip":"203.0.113.7","headers":{"X-Client-IP":"9.9.9.9"},` + rest, "", ""},
+		{`{"ip":"203.0.113.7","query":{"\u001b[31mclientip":"9.9.9.9","$(id)clientip":"9.9.9.9"},` + rest, "", ""},
 		// Their servers name the client.
 		{`{"ts":1.5,"request":{"client_ip":"203.0.113.7","remote_ip":"10.0.0.1","method":"GET","uri":"/"},"status":200}`, "", ""},
 		{`{"ClientAddr":"10.0.0.1:51234","ClientHost":"203.0.113.7","RequestMethod":"GET","RequestPath":"/","StartUTC":"2026-01-01T00:00:00Z"}`, "", ""},
