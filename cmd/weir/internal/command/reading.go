@@ -33,9 +33,9 @@ func (f *Reading) Add(c *cobra.Command) {
 func (f *Reading) AddFormat(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.Format, "format", "auto", "read lines as `FORMAT`: a preset, a log_format or LogFormat string, or auto")
-	flags.StringVar(&f.Envelope, "envelope", "auto", "take each line out of `ENVELOPE`: none, docker, cri, filebeat, ..., or auto")
+	flags.StringVar(&f.Envelope, "envelope", "auto", "unwrap each line from a log shipper's `ENVELOPE`: none, docker, cri, filebeat, ..., or auto")
 	flags.StringVar(&f.zone, "zone", "UTC", "read times without a zone in `ZONE`: Europe/Berlin")
-	flags.StringArrayVar(&f.fields, "field", nil, "name fields by `OURS=THEIRS`: user=http_x_user, in JSON user=jwt.sub; may be repeated")
+	flags.StringArrayVar(&f.fields, "field", nil, "read a field from the log's, `OURS=THEIRS`: user=http_x_user, in JSON user=jwt.sub; may be repeated")
 	Complete(c, "format", append([]string{"auto"}, request.Presets()...))
 	Complete(c, "envelope", append([]string{"auto"}, request.Envelopes()...))
 }

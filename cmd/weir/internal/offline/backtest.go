@@ -33,10 +33,11 @@ func newBacktest(version string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backtest [flags] FILE...|-",
 		Short: "Run rules over logs: which keys would have been blocked, when, by which limit",
-		Long: `Backtest runs rules over logs and shows which keys would have been blocked, when first, and by which limit.
+		Long: `Backtest runs rules over logs. It shows which keys would have been blocked, from when, and by which limit.
 
-It reads plain, .gz, .zst and .bz2 files, or standard input (-). Several files, such as a rotated set, may be named in any
-order; lines out of order by up to --late change nothing. Lines that could not be read are counted by reason.
+It reads plain, .gz, .zst and .bz2 files, or standard input (-). You may name several files, such as a rotated log, in any
+order. Lines may be out of order by up to --late: the result is the same. Backtest counts the lines that it cannot read,
+by reason.
 
 The exit code is 3 when the condition of --fail-if is true, or when a key of --never would have been blocked.`,
 		Example: `  weir backtest --limit 10/min --limit 100/hour access.log
@@ -49,11 +50,11 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
 	}
 	flags := c.Flags()
 	flags.StringArrayVar(&b.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
-	flags.StringSliceVar(&b.limits, "limit", nil, "allow `N/TIME`, instead of --rules: 10/min, 100/hour, 5/10s; may be repeated")
+	flags.StringSliceVar(&b.limits, "limit", nil, "use the limit `N/TIME` instead of --rules: 10/min, 100/hour, 5/10s; may be repeated")
 	flags.StringVar(&b.key, "key", "ip", "count by `FIELD`, with --limit: ip, user, ip/24+56, or several: ip,path")
 	b.read.Add(c)
-	flags.StringVar(&b.late, "late", "10m", "count lines that are out of order by up to `DURATION`")
-	flags.StringSliceVar(&b.algorithms, "algorithms", nil, "run under each of `NAMES` side by side: all, or sliding,fixed,...")
+	flags.StringVar(&b.late, "late", "10m", "accept lines that are out of order by up to `DURATION`")
+	flags.StringSliceVar(&b.algorithms, "algorithms", nil, "compare the window algorithms `NAMES`: all, or sliding,fixed,...")
 	flags.StringVar(&b.against, "against", "", "compare with the rules of `FILE`, for example the active ones")
 	flags.StringVar(&b.failIf, "fail-if", "", "end with exit code 3 if `CONDITION` is true: 'refused > 0.1%'")
 	flags.StringVar(&b.never, "never", "", "end with exit code 3 if a key of `FILE`, one a line, would be blocked")

@@ -34,14 +34,13 @@ func newCheck() *cobra.Command {
 		Use:   "check [flags] FILE...|-",
 		Short: "Check rules and configurations: all mistakes at once, each with its place",
 		Long: `Check reads files as the parts would and reports all mistakes at once, each with its place and a remedy. A file contains
-rules, a weir.yaml, or a Kubernetes ConfigMap with either; its keys show which. Several files of rules are checked as
+rules, a weir.yaml, or a Kubernetes ConfigMap with either; check finds out which. Several files of rules are checked as
 one set, as the parts read them. Settings of the environment (WEIR_…) apply as they would at a start.
 
 With --live it also tries the systems that a correct weir.yaml names: Kafka and its topics, Redis or the folder of the
-disk store, and the sources, from this machine and as the user who runs it. It makes and changes nothing.
+disk store, and the sources, from this machine and as the user who runs it. It creates and changes nothing.
 
-The exit code is 2 when there is a mistake, and 3 when a check of the live system fails. Warnings alone do not change
-it.`,
+The exit code is 2 when there is a mistake, and 3 when a check of the live system fails. Warnings do not change it.`,
 		Example: `  weir check rules.yaml
   weir check --set mode=shadow /etc/weir/weir.yaml
   weir check --live /etc/weir/weir.yaml

@@ -37,8 +37,9 @@ func newList() *cobra.Command {
 		Use:   "list [flags] [KEY...]",
 		Short: "Show the blocklist, or the entries that apply to a key",
 		Long: `List shows each blocked key with its rule, its end and the reason, as an enforcer has it. With keys it shows the entries
-that apply to them. A key is one that the list shows (alice /login), an address (also found in prefixes that contain
-it), a prefix, or a field with its value (user:alice). The exit code is 3 when no entry applies to one of the keys.
+that apply to them. Name a key as the list shows it (alice /login), an address, a prefix, or a field with its value
+(user:alice). An address also matches the entries of prefixes that contain it. The exit code is 3 when no entry applies
+to one of the keys.
 
 Keys that rules in shadow mode would block are shown with a remark; --shadow shows only these. The text form has allows
 and pauses below the list; --orders shows all manual entries. -o plain is for other tools: the refused keys, one a line,

@@ -43,7 +43,7 @@ func (o *orderCommand) add(c *cobra.Command) {
 // addBrief adds the flags of a command that ends a manual entry.
 func (o *orderCommand) addBrief(c *cobra.Command) {
 	o.enforcer.Add(c)
-	c.Flags().StringVar(&o.why, "why", "", "the reason, for people who read it later")
+	c.Flags().StringVar(&o.why, "why", "", "record the reason `TEXT`, for people who read it later")
 	o.output.Add(c, "text", "json")
 }
 

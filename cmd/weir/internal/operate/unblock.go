@@ -32,15 +32,15 @@ func newUnblock() *cobra.Command {
 		Use:   "unblock [flags] KEY",
 		Short: "Let a blocked client back in at once",
 		Long: `Unblock ends every entry on the list that applies to a key, made by a rule or by hand, and makes the rules forget their
-counts of the key. It is active at the enforcer that is asked before the command ends, and everywhere as soon as the
-topics have it. It works without Kafka, and while the counting is behind.
+counts of the key. When the command ends, the enforcer that it asked lets the client through; all other enforcers do so
+as soon as the topics have the change. It works without Kafka, and while the counting is behind.
 
-A key is one that the list shows (alice /login), an address (also found in prefixes that contain it), a prefix, or a
-field with its value (user:alice). A client that keeps sending too much is blocked again: --allow 4h lets it through
-meanwhile. If no entry applies to the key, the exit code is 3.
+Name a key as the list shows it (alice /login), an address, a prefix, or a field with its value (user:alice). An address
+also matches the entries of prefixes that contain it. A client that keeps sending too much is blocked again: --allow 4h
+also lets it through for four hours. If no entry applies to the key, the exit code is 3.
 
-The block of a network that somebody made by hand refuses more than the address in it: unblock names the network and
-asks before it ends that block too. In a script it warns only; the next version will need --yes there.`,
+If somebody blocked by hand a network that contains the address, ending that block lets the complete network in. So
+unblock names the network and asks first. In a script it only warns; the next version will require --yes there.`,
 		Example: `  weir unblock 203.0.113.7
   weir unblock 2001:db8::5 --allow 4h --why 'their batch job, they know'
   weir unblock 'alice /login' --rule sign-in`,
