@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -72,11 +73,7 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 	}
 
 	for _, s := range status.Sources {
-		format := s.Format
-		if format == "" {
-			format = t.format(s.Name)
-		}
-
+		format := cmp.Or(s.Format, t.format(s.Name))
 		fmt.Fprintf(b, "reads      %s: %s; %.0f lines/s\n", s.Name, format, speed(s.Name))
 		for _, l := range s.Logs {
 			fmt.Fprintf(b, "           %s\n", l.Log)

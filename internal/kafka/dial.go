@@ -92,8 +92,8 @@ func (d *dialer) handshakeFault(address string, err error) error {
 
 // isAlert reports whether the other side refuses us by a TLS alert. With TLS 1.3 alerts come after the handshake.
 func isAlert(err error) bool {
-	var alert *net.OpError
-	return errors.As(err, &alert) && alert.Op == "remote error"
+	alert, ok := errors.AsType[*net.OpError](err)
+	return ok && alert.Op == "remote error"
 }
 
 func (d *dialer) alert(address string, err error) error {

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"weir/internal/sleep"
@@ -32,9 +33,7 @@ type Producer struct {
 
 // OpenProducer starts a producer. Close ends it.
 func (c *Client) OpenProducer(config ProducerConfig) *Producer {
-	if config.QueueBytes == 0 {
-		config.QueueBytes = defaultQueueBytes
-	}
+	config.QueueBytes = cmp.Or(config.QueueBytes, defaultQueueBytes)
 	p := &Producer{client: c, config: config, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		queues: make([][]Message, config.Partitions), room: make(chan struct{})}
 	ctx, abandon := context.WithCancel(context.Background())

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,12 +79,8 @@ func (c *Client) create(ctx context.Context, topic Topic) error {
 	if !c.config.Create {
 		return errorf(ErrNoTopic, "topic %s does not exist; make it: %s", topic.Name, command(topic, c.config.Brokers[0]))
 	}
-	request := kafkago.TopicConfig{Topic: topic.Name, NumPartitions: topic.Partitions, ReplicationFactor: topic.Replication}
-	// -1 is the broker's default.
-	if topic.Replication == 0 {
-		request.ReplicationFactor = -1
-	}
-
+	const ofBroker = -1 // the broker's default
+	request := kafkago.TopicConfig{Topic: topic.Name, NumPartitions: topic.Partitions, ReplicationFactor: cmp.Or(topic.Replication, ofBroker)}
 	for _, name := range slices.Sorted(maps.Keys(topic.Settings)) {
 		request.ConfigEntries = append(request.ConfigEntries, kafkago.ConfigEntry{ConfigName: name, ConfigValue: topic.Settings[name]})
 	}

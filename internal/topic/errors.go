@@ -74,8 +74,7 @@ func (e *Error) Is(target error) bool {
 
 // KindOf returns the kind of an error of a Log.
 func KindOf(err error) error {
-	var known *Error
-	if errors.As(err, &known) {
+	if known, ok := errors.AsType[*Error](err); ok {
 		return known.Kind
 	}
 	return ErrOther

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -143,9 +144,7 @@ func nginxVariable(name string, o Options) *variable {
 	if header, isHeader := strings.CutPrefix(name, "http_"); isHeader && header == o.header() {
 		v = variable{slot: slotForwarded, set: setForwarded, rank: rankSent}
 	}
-	if v.name == "" {
-		v.name = name
-	}
+	v.name = cmp.Or(v.name, name)
 
 	// nginx writes a value for each server that it asked, with commas and colons between them.
 	if strings.HasPrefix(name, "upstream_") {

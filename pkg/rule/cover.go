@@ -48,24 +48,22 @@ func assume(n ast.Node, holds bool) ast.Node {
 	return &ast.BoolNode{Value: holds}
 }
 
-func both(left, right ast.Node) ast.Node {
-	if constant, ok := left.(*ast.BoolNode); ok {
-		return pickNode(constant.Value, right, left)
-	}
-	if constant, ok := right.(*ast.BoolNode); ok {
-		return pickNode(constant.Value, left, right)
-	}
-	return &ast.BinaryNode{Operator: "and", Left: left, Right: right}
-}
+func both(left, right ast.Node) ast.Node { return joined("and", left, right, true) }
 
-func either(left, right ast.Node) ast.Node {
+func either(left, right ast.Node) ast.Node { return joined("or", left, right, false) }
+
+// joined joins two conditions. One that is always neutral leaves the other, and one that never is decides alone.
+func joined(operator string, left, right ast.Node, neutral bool) ast.Node {
 	if constant, ok := left.(*ast.BoolNode); ok {
-		return pickNode(constant.Value, left, right)
+		if constant.Value == neutral {
+			return right
+		}
+		return left
 	}
-	if constant, ok := right.(*ast.BoolNode); ok {
-		return pickNode(constant.Value, right, left)
+	if _, ok := right.(*ast.BoolNode); ok {
+		return joined(operator, right, left, neutral)
 	}
-	return &ast.BinaryNode{Operator: "or", Left: left, Right: right}
+	return &ast.BinaryNode{Operator: operator, Left: left, Right: right}
 }
 
 func negated(inner ast.Node) ast.Node {
@@ -73,13 +71,6 @@ func negated(inner ast.Node) ast.Node {
 		return &ast.BoolNode{Value: !constant.Value}
 	}
 	return &ast.UnaryNode{Operator: "not", Node: inner}
-}
-
-func pickNode(first bool, a, b ast.Node) ast.Node {
-	if first {
-		return a
-	}
-	return b
 }
 
 func needsResponse(n ast.Node) bool {

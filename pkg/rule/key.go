@@ -115,10 +115,8 @@ func (k Key) String() string { return strings.Join(k.Words(), ",") }
 
 // suspect finds a word that would name a further field and was probably meant to be a known one, and returns that.
 func suspect(p part) (known string) {
-	for _, word := range keyWords {
-		if p.name == word {
-			return ""
-		}
+	if slices.Contains(keyWords, p.name) {
+		return ""
 	}
 	return nearest.Word(p.name, keyWords)
 }

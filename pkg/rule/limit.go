@@ -3,6 +3,7 @@ package rule
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,10 +118,8 @@ func parsePeriod(number, word string) (time.Duration, error) {
 
 func periodNamed(word string) (time.Duration, bool) {
 	for _, period := range periods {
-		for _, name := range period.names {
-			if name == word {
-				return period.span, true
-			}
+		if slices.Contains(period.names, word) {
+			return period.span, true
 		}
 	}
 	return 0, false

@@ -187,8 +187,7 @@ func (l *loader) matching(pattern string) []string {
 
 // reason is a file system error without the path, which stands before it.
 func reason(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err.Error()
 	}
 	return err.Error()

@@ -14,6 +14,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ func Open(config Config) (*Broker, error) {
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
-	if config.RetainEvery == 0 {
-		config.RetainEvery = time.Minute
-	}
+	config.RetainEvery = cmp.Or(config.RetainEvery, time.Minute)
 
 	lock, err := lockFolder(config.Folder)
 	if err != nil {

@@ -1,9 +1,11 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
+	"weir/internal/sleep"
 	"weir/internal/topic"
 )
 
@@ -29,9 +31,7 @@ func (l *Log) Appender(config topic.AppenderConfig) topic.Appender { return l.Ne
 
 // NewAppender is Appender, for Together.
 func (l *Log) NewAppender(config topic.AppenderConfig) *Appender {
-	if config.QueueBytes == 0 {
-		config.QueueBytes = defaultQueue
-	}
+	config.QueueBytes = cmp.Or(config.QueueBytes, defaultQueue)
 	return &Appender{log: l, config: config, room: make(chan struct{}), empty: make(chan struct{})}
 }
 
@@ -229,7 +229,7 @@ func (q *queue) add(a *Appender, messages []topic.Message) (<-chan struct{}, err
 		return room, err
 	}
 	q.calls = append(q.calls, call{messages: len(messages), bytes: q.push(a, messages)})
-	q.nudge()
+	sleep.Wake(q.wake)
 	return nil, nil
 }
 
@@ -259,7 +259,7 @@ func (q *queue) addTogether(parts []Part, e *extra) (<-chan struct{}, error) {
 		c.bytes += len(e.notes[i].Key) + len(e.notes[i].Value)
 	}
 	q.calls = append(q.calls, c)
-	q.nudge()
+	sleep.Wake(q.wake)
 	return nil, nil
 }
 
@@ -329,19 +329,12 @@ func (q *queue) task(ctx context.Context, do func(context.Context) error) error 
 	}
 	q.tasks = append(q.tasks, t)
 	q.mu.Unlock()
-	q.nudge()
+	sleep.Wake(q.wake)
 
 	select {
 	case err := <-t.done:
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-func (q *queue) nudge() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
 	}
 }

@@ -79,9 +79,7 @@ func (l *Log) RunGroup(ctx context.Context, of topic.Group, own topic.Owner) err
 	if of.Name == "" || len(of.Name) > maxName || len(of.Topics) == 0 {
 		return errors.New("a group needs a name of at most 249 bytes and a topic")
 	}
-	if of.Rebalance == 0 {
-		of.Rebalance = defaultGrace
-	}
+	of.Rebalance = cmp.Or(of.Rebalance, defaultGrace)
 	m := &member{log: l, group: of, own: own}
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
 	defer m.cancel(nil)

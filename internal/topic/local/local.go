@@ -39,6 +39,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"weir/internal/database"
+	"weir/internal/sleep"
 	"weir/internal/topic"
 )
 
@@ -103,12 +105,8 @@ var _ topic.Log = (*Log)(nil)
 // Open reads which topics there are. While the disk fails they are not known: calls wait, or return ErrUnreachable, until
 // it works.
 func Open(ctx context.Context, o Options) (*Log, error) {
-	if o.TailBytes == 0 {
-		o.TailBytes = defaultTail
-	}
-	if o.RetainEvery == 0 {
-		o.RetainEvery = time.Minute
-	}
+	o.TailBytes = cmp.Or(o.TailBytes, defaultTail)
+	o.RetainEvery = cmp.Or(o.RetainEvery, time.Minute)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -168,7 +166,7 @@ func on[T any](ctx context.Context, l *Log, do func(*pebble.DB) (T, error)) (T, 
 		return do(db)
 	})
 	if errors.Is(err, errReopened) {
-		l.queue.nudge() // the writer loads it
+		sleep.Wake(l.queue.wake) // the writer loads it
 	}
 	return value, err
 }

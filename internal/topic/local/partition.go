@@ -2,7 +2,6 @@ package local
 
 import (
 	"sync"
-	"time"
 
 	"weir/internal/topic"
 )
@@ -142,5 +141,3 @@ func (t *tails) keep(w keptWrite) {
 		t.kept = t.kept[1:]
 	}
 }
-
-func milliseconds(t time.Time) int64 { return t.UnixMilli() }

@@ -130,7 +130,7 @@ func (r *Remote) PartitionSpan(ctx context.Context, name string, partition int) 
 
 // OffsetAt implements topic.Spans.
 func (r *Remote) OffsetAt(ctx context.Context, name string, partition int, at time.Time) (int64, error) {
-	return ask[int64](ctx, r, "/at", url.Values{"topic": {name}, "partition": {strconv.Itoa(partition)}, "ms": {strconv.FormatInt(milliseconds(at), 10)}})
+	return ask[int64](ctx, r, "/at", url.Values{"topic": {name}, "partition": {strconv.Itoa(partition)}, "ms": {strconv.FormatInt(at.UnixMilli(), 10)}})
 }
 
 // Committed implements topic.Positions.

@@ -28,7 +28,7 @@ func (l *Log) retainPartition(t *storedTopic, p *partition) error {
 	l.mu.Lock()
 	d := t.description
 	l.mu.Unlock()
-	now, span := milliseconds(l.options.Now()), p.span()
+	now, span := l.options.Now().UnixMilli(), p.span()
 	if span.Start == span.End {
 		return nil
 	}

@@ -204,7 +204,7 @@ func (s *Server) records(w http.ResponseWriter, q *http.Request) {
 	b := binary.AppendUvarint(nil, uint64(r.Next()))
 	for i := range records {
 		m := topic.Message{Key: records[i].Key, Value: records[i].Value}
-		one := append(append(appendHead(nil, &m, head{at: milliseconds(records[i].Time)}), m.Key...), m.Value...)
+		one := append(append(appendHead(nil, &m, head{at: records[i].Time.UnixMilli()}), m.Key...), m.Value...)
 		b = binary.AppendUvarint(b, uint64(records[i].Offset))
 		b = binary.AppendUvarint(b, uint64(len(one)))
 		b = append(b, one...)

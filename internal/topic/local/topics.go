@@ -400,7 +400,7 @@ func (l *Log) OffsetAt(ctx context.Context, name string, n int, at time.Time) (i
 	if err != nil {
 		return 0, err
 	}
-	span, ms := p.span(), milliseconds(at)
+	span, ms := p.span(), at.UnixMilli()
 	offset, err := on(ctx, l, func(db *pebble.DB) (int64, error) {
 		return p.search(db, span, func(h head) bool { return h.at >= ms })
 	})

@@ -308,7 +308,7 @@ type place struct {
 func (w *write) begin(calls []call, messages []queued, now time.Time) {
 	w.calls = append(w.calls[:0], calls...)
 	w.messages = append(w.messages[:0], messages...)
-	w.now = milliseconds(now)
+	w.now = now.UnixMilli()
 	w.size = 0
 	w.results = w.results[:0]
 }
