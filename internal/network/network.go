@@ -29,11 +29,7 @@ type File struct {
 
 // FromYAML reads one prefix, one file, or a list of them.
 func (n *List) FromYAML(v yamlfile.Value) {
-	elements, ok := v.List()
-	if !ok {
-		elements = []yamlfile.Value{v}
-	}
-	for _, element := range elements {
+	for _, element := range v.OneOrMore() {
 		n.add(element)
 	}
 }

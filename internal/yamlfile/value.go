@@ -68,6 +68,14 @@ func (v Value) List() (elements []Value, ok bool) {
 	return elements, true
 }
 
+// OneOrMore returns the elements of a list, and anything else as the only element.
+func (v Value) OneOrMore() []Value {
+	if elements, ok := v.List(); ok {
+		return elements
+	}
+	return []Value{v}
+}
+
 // Map returns a map's keys in the order of the file; ok is false for anything else. Keys given twice and keys that are
 // not scalars are faults and left out.
 func (v Value) Map() (pairs []Pair, ok bool) {

@@ -79,10 +79,7 @@ type oneOrMore struct {
 
 // FromYAML reads a word or a list of words.
 func (o *oneOrMore) FromYAML(v yamlfile.Value) {
-	elements, ok := v.List()
-	if !ok {
-		elements = []yamlfile.Value{v}
-	}
+	elements := v.OneOrMore()
 	if len(elements) == 0 {
 		v.Faultf("write at least one element, or leave the key out", "the list is empty")
 	}

@@ -123,10 +123,7 @@ func suspect(p part) (known string) {
 
 // FromYAML reads one word or a list of them.
 func (k *Key) FromYAML(v yamlfile.Value) {
-	elements, ok := v.List()
-	if !ok {
-		elements = []yamlfile.Value{v}
-	}
+	elements := v.OneOrMore()
 	if len(elements) == 0 {
 		v.Faultf("write what to count by, such as ip or user", "the key is empty")
 	}

@@ -76,14 +76,19 @@ func (p *partition) startAfter(db *pebble.DB, d *description, span topic.Span, n
 
 // deleteBefore deletes records. A loss of power may bring them back, until the next check.
 func (p *partition) deleteBefore(db *pebble.DB, start int64) error {
-	p.mu.Lock()
-	e := p.extent
-	p.mu.Unlock()
 	batch := db.NewBatch()
 	defer batch.Close()
 	if err := batch.DeleteRange(p.key(0), p.key(start), nil); err != nil {
 		return err
 	}
+	return p.commitWithExtent(batch)
+}
+
+// commitWithExtent commits a batch that deletes records, with the partition's span.
+func (p *partition) commitWithExtent(batch *pebble.Batch) error {
+	p.mu.Lock()
+	e := p.extent
+	p.mu.Unlock()
 	if err := batch.Set(appendPrefix(nil, aSpan, p.of.Number, p.number), e.bytes(), nil); err != nil {
 		return err
 	}
@@ -99,15 +104,10 @@ func (p *partition) dropEnds(db *pebble.DB, before int64) error {
 
 	batch := db.NewBatch()
 	defer batch.Close()
-	more := true
-	for n := 0; more && err == nil && n < mostEnds; n++ {
-		if n == 0 {
-			more = iterator.First()
-		} else {
+	n := 0
+	for more := iterator.First(); more && err == nil && n < mostEnds; n++ {
+		if more, err = p.dropEnd(db, batch, iterator, before); more {
 			more = iterator.Next()
-		}
-		if more {
-			more, err = p.dropEnd(db, batch, iterator, before)
 		}
 	}
 
@@ -117,13 +117,7 @@ func (p *partition) dropEnds(db *pebble.DB, before int64) error {
 	}
 
 	// The last record of the partition may be among them: its end has to stay.
-	p.mu.Lock()
-	e := p.extent
-	p.mu.Unlock()
-	if err := batch.Set(appendPrefix(nil, aSpan, p.of.Number, p.number), e.bytes(), nil); err != nil {
-		return err
-	}
-	return batch.Commit(pebble.NoSync)
+	return p.commitWithExtent(batch)
 }
 
 // dropEnd deletes one record without a value; false when it has to stay, and all behind it.
