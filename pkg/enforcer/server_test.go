@@ -71,7 +71,7 @@ func TestACertificateReads(t *testing.T) {
 		t.Error("a wrong key is let through")
 	}
 
-	// Its name is known without a file of keys, too: bouncers are told apart by it.
+	// Its name is known without a file of keys, too: it distinguishes bouncers.
 	if e, err = Open(Config{Set: list(t), Ruling: usualRuling(t), Logger: quiet}); err != nil {
 		t.Fatal(err)
 	}

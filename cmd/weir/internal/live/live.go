@@ -39,15 +39,15 @@ func (f *Flags) Add(c *cobra.Command) {
 }
 
 // Load reads the configuration with its rules.
-func (f *Flags) Load() (*config.Config, error) {
-	settings, _, err := config.Load(config.Options{File: f.file, Set: f.set, Environ: os.Environ()}) // weir check shows warnings
-	return settings, err
-}
+func (f *Flags) Load() (*config.Config, error) { return f.load(config.Options{}) }
 
 // LoadButRules is Load for commands that need no rules. During an incident the rules in the file may contain mistakes,
 // while the parts go on with the previous ones.
-func (f *Flags) LoadButRules() (*config.Config, error) {
-	settings, _, err := config.Load(config.Options{File: f.file, Set: f.set, Environ: os.Environ(), NoRules: true})
+func (f *Flags) LoadButRules() (*config.Config, error) { return f.load(config.Options{NoRules: true}) }
+
+func (f *Flags) load(o config.Options) (*config.Config, error) {
+	o.File, o.Set, o.Environ = f.file, f.set, os.Environ()
+	settings, _, err := config.Load(o) // weir check shows warnings
 	return settings, err
 }
 
