@@ -12,6 +12,16 @@ const mostRedirects = 10
 // ErrRedirect reports a redirect to another host that was not followed.
 var ErrRedirect = errors.New("API keys and bodies are not sent to another host")
 
+// redirectError is an ErrRedirect that names the other host. It wraps nothing, because messages of the tool show only the
+// error at the bottom.
+type redirectError struct{ to string }
+
+func (e redirectError) Error() string {
+	return fmt.Sprintf("it redirects to %s, and %v: if you trust it, write that address", e.to, ErrRedirect)
+}
+
+func (e redirectError) Is(target error) bool { return target == ErrRedirect }
+
 // Stay returns a copy of a client that does not follow a redirect to another host with an API key or a body. It follows
 // one from http to https of the same host.
 func Stay(c *http.Client) *http.Client {
@@ -19,7 +29,7 @@ func Stay(c *http.Client) *http.Client {
 	stays.CheckRedirect = func(next *http.Request, via []*http.Request) error {
 		first := via[0]
 		if confides(first, next) && !sameHost(first.URL, next.URL) {
-			return fmt.Errorf("it redirects to %s://%s, and %w: if you trust it, write that address", next.URL.Scheme, next.URL.Host, ErrRedirect)
+			return redirectError{to: next.URL.Scheme + "://" + next.URL.Host}
 		}
 		if before != nil {
 			return before(next, via)

@@ -2,6 +2,7 @@ package ask
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"weir/test/running"
@@ -31,6 +32,8 @@ func TestTheToolsKeyStaysWithItsHost(t *testing.T) {
 	} {
 		if err := ask(); err == nil || leaked() > 0 {
 			t.Errorf("asking %s: %v; the key went to another host %d times", name, err, leaked())
+		} else if !strings.Contains(err.Error(), "it redirects to http://127.0.0.1:") {
+			t.Errorf("asking %s: %v; the message does not name the other address", name, err)
 		}
 	}
 }

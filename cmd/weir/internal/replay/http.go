@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -106,7 +107,8 @@ func (h *httpSink) post(ctx context.Context) attempt {
 
 	answer, err := h.client.Do(request)
 	if err != nil {
-		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, exit.Cause(err)), again: true, unknown: !ask.NotSent(err)}
+		away := errors.Is(err, origin.ErrRedirect) // and stays away
+		return attempt{err: fmt.Errorf("sending to %s: %w", h.url, exit.Cause(err)), again: !away, unknown: !away && !ask.NotSent(err)}
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))

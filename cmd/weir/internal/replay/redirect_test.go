@@ -1,21 +1,24 @@
 package replay
 
 import (
+	"strings"
 	"testing"
 
 	"weir/test/running"
 )
 
-// Lines do not follow a redirect to another host with the tool's key.
+// Lines do not follow a redirect to another host with the tool's key. The message names that host at once.
 func TestTheKeyForLinesStaysWithItsHost(t *testing.T) {
 	first, leaked := running.Redirect(t)
 	sending := newHTTPSink(first+"/v1/requests", "secret")
-	sending.patience = 0
 	err := sending.add(t.Context(), []byte("line"))
 	if err == nil {
 		err = sending.flush(t.Context())
 	}
 	if err == nil || leaked() > 0 {
-		t.Errorf("%v; the key went to another host %d times", err, leaked())
+		t.Fatalf("%v; the key went to another host %d times", err, leaked())
+	}
+	if !strings.Contains(err.Error(), "it redirects to http://127.0.0.1:") || strings.Contains(err.Error(), "tried for") {
+		t.Errorf("%v; the message does not name the other address, or it was asked again", err)
 	}
 }
