@@ -1,12 +1,13 @@
 package config
 
 import (
+	"errors"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
+	"weir/internal/origin"
 	"weir/internal/yamlfile"
 )
 
@@ -89,8 +90,10 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 		return
 	}
 
-	at, err := url.Parse(e.Follow)
-	if err != nil || at.Host == "" || (at.Scheme != "http" && at.Scheme != "https") {
+	switch _, err := origin.Server(e.Follow); {
+	case errors.Is(err, origin.ErrUser):
+		v.Key("follow").Fault(err)
+	case err != nil:
 		v.Key("follow").Faultf("write kafka, or https://enforcer.example:7421", "%q is not the URL of an enforcer", e.Follow)
 	}
 }

@@ -64,6 +64,8 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"enforcer: {admin: 'enforcer:7431'}":                                        `weir.yaml:1:19: enforcer:7431 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
 		"enforcer: {tls: {clients: roots.pem}}":                                     `weir.yaml:1:27: clients need a certificate, but the server has none; add cert and key`,
 		"enforcer: {follow: 'enforcer:7421'}":                                       `weir.yaml:1:20: "enforcer:7421" is not the URL of an enforcer; write kafka, or https://enforcer.example:7421`,
+		"enforcer: {follow: 'https://me:secret@host:7421'}":                         `weir.yaml:1:20: a URL with a user or password is not taken, because logs and answers would show it; leave both out, and give an API key in its file`,
+		"enforcer: {follow: 'https://me:%zz@host:7421'}":                            `weir.yaml:1:20: a URL with a user or password is not taken, because logs and answers would show it; leave both out, and give an API key in its file`,
 		"enforcer: {refuse: 500}":                                                   `weir.yaml:1:20: edges do not understand 500 as a refusal; write 429 or 403`,
 		"enforcer: {limit_headers: all}":                                            `weir.yaml:1:27: "all" is not known here; write one of both, draft, legacy, none`,
 		"enforcer: {fields: {ip: X-Real-IP}}":                                       `weir.yaml:1:25: ip is always taken from the request; leave it out; for ip set client.header`,

@@ -56,8 +56,11 @@ type upstreamSource struct {
 }
 
 func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
-	base, err := url.Parse(u.URL)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" {
+	base, err := origin.Server(u.URL)
+	if errors.Is(err, origin.ErrUser) {
+		return nil, fmt.Errorf("the enforcer to follow: %w", err)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("the enforcer to follow: %q is no URL such as https://host:7421", u.URL)
 	}
 	if u.Client == nil {

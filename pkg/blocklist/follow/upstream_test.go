@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -260,5 +261,12 @@ func TestTheKeyIsNotSentAfterARedirect(t *testing.T) {
 		if !errors.Is(err, origin.ErrRedirect) || len(leaked) > 0 {
 			t.Errorf("%v, and %d keys went elsewhere", err, len(leaked))
 		}
+	}
+}
+
+func TestAnUpstreamWithAPasswordIsRefused(t *testing.T) {
+	_, err := NewFromUpstream(Config{Set: blocklist.NewSet(blocklist.Limits{})}, Upstream{URL: "https://me:secret@enforcer.example:7421"})
+	if !errors.Is(err, origin.ErrUser) || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
 	}
 }

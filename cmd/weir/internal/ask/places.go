@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/live"
+	"weir/internal/origin"
 	"weir/internal/regular"
 	"weir/internal/yamlfile"
 )
@@ -114,8 +114,10 @@ func (f *Flags) places(file *clientFile) ([]place, error) {
 		if p.url == "" {
 			continue
 		}
-		at, err := url.Parse(p.url)
-		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		switch _, err := origin.Server(p.url); {
+		case errors.Is(err, origin.ErrUser):
+			return nil, exit.Wrongf("%s: %w", p.named, err)
+		case err != nil:
 			return nil, exit.Wrongf("%s: %q is not the URL of an enforcer; write it as https://enforcer.example:7421", p.named, p.url)
 		}
 

@@ -15,6 +15,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/ask"
+	"weir/internal/origin"
 )
 
 // An aggregatorFlags selects the aggregators and the enforcer that a command asks.
@@ -37,8 +38,11 @@ func (f *aggregatorFlags) open(settings *config.Config) (*aggregators, error) {
 
 	a := &aggregators{client: client, urls: f.aggregators}
 	for _, text := range a.urls {
-		at, err := url.Parse(text)
-		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+		_, err := origin.Server(text)
+		if errors.Is(err, origin.ErrUser) {
+			return nil, exit.Wrongf("--aggregator: %w", err)
+		}
+		if err != nil {
 			return nil, exit.Wrongf("--aggregator: %q is not the URL of an aggregator; write it as http://aggregator.example:7411", text)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/url"
 	"strings"
 	"sync"
 
@@ -13,6 +12,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/ask"
+	"weir/internal/origin"
 )
 
 // A partStatus is the status that a part reports at its admin address.
@@ -54,8 +54,11 @@ func (f *partFlags) places(settings *config.Config) ([]partPlace, error) {
 		{"enforcer", settings.Enforcer.Admin, &settings.Enforcer.TLS, f.enforcers},
 	} {
 		for _, text := range part.urls {
-			at, err := url.Parse(text)
-			if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+			at, err := origin.Server(text)
+			if errors.Is(err, origin.ErrUser) {
+				return nil, exit.Wrongf("--%s: %w", part.name, err)
+			}
+			if err != nil {
 				return nil, exit.Wrongf("--%s: %q is not a URL; write it as http://%s.example:7411", part.name, text, part.name)
 			}
 			places = append(places, partPlace{part.name, at.Host, strings.TrimSuffix(text, "/") + "/status"})

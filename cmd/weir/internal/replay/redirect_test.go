@@ -1,9 +1,11 @@
 package replay
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"weir/internal/origin"
 	"weir/test/running"
 )
 
@@ -20,5 +22,11 @@ func TestTheKeyForLinesStaysWithItsHost(t *testing.T) {
 	}
 	if !strings.Contains(err.Error(), "it redirects to http://127.0.0.1:") || strings.Contains(err.Error(), "tried for") {
 		t.Errorf("%v; the message does not name the other address, or it was asked again", err)
+	}
+}
+
+func TestLinesGoToNoURLWithAPassword(t *testing.T) {
+	if _, err := requestsURL("http://me:secret@127.0.0.1:7402"); !errors.Is(err, origin.ErrUser) || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
 	}
 }

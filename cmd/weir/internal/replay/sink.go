@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"net/url"
+	"errors"
 	"slices"
 	"strings"
 
@@ -11,6 +11,7 @@ import (
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/ask"
+	"weir/internal/origin"
 )
 
 // sink opens the sink that the flags select.
@@ -60,8 +61,11 @@ func httpSourceOf(settings *config.Config) (string, error) {
 
 // requestsURL returns the URL for a collector's requests; --to may leave out the path.
 func requestsURL(to string) (string, error) {
-	at, err := url.Parse(to)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" {
+	at, err := origin.Server(to)
+	if errors.Is(err, origin.ErrUser) {
+		return "", exit.Wrongf("--to: %w", err)
+	}
+	if err != nil {
 		return "", exit.Wrongf("--to %s is not the URL of a collector's http source; write it as http://127.0.0.1:7402", to)
 	}
 	if at.Path == "" || at.Path == "/" {
