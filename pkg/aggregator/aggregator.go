@@ -89,14 +89,23 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 		return nil, err
 	}
 
-	name, err := config.Store.Agree(ctx, "list", []byte(newListID(config.Now()).String()))
+	name, err := a.agreeList(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("agreeing on the list's name: %w", err)
+		return nil, err
 	}
 
-	a.list = a.newList(listTopic{config.Client, config.BlocklistTopic}, string(name))
+	a.list = a.newList(listTopic{config.Client, config.BlocklistTopic}, name)
 	registerLag(config.Metrics, config.Partitions, a.statuses, a.outside)
 	return a, nil
+}
+
+// agreeList returns the list that all aggregators on the store write to.
+func (a *Aggregator) agreeList(ctx context.Context) (string, error) {
+	agreed, err := a.config.Store.Agree(ctx, "list", []byte(newListID(a.config.Now()).String()))
+	if err != nil {
+		return "", fmt.Errorf("agreeing on the list's name: %w", err)
+	}
+	return string(agreed), nil
 }
 
 // newListID is that of the list of a new store. The topic may still have watermarks of the store before, so the epoch is
@@ -112,7 +121,7 @@ func (a *Aggregator) newList(topic publishing.Topic, name string) *publishing.Li
 	c := &a.config
 	return publishing.NewList(publishing.Config{
 		Topic: topic, Name: c.BlocklistTopic, Blocklist: c.Blocklist,
-		Events: c.Events, EventsPartitions: c.EventsPartitions, Partitions: c.Partitions, Superseded: a.superseded,
+		Events: c.Events, EventsPartitions: c.EventsPartitions, Partitions: c.Partitions, Superseded: a.superseded, Agreed: a.agreeList,
 		Logger: a.logger, Faults: a.faults, Now: c.Now,
 		Blocked: a.metrics.blocked, Over: a.metrics.over.Inc, Corrected: a.metrics.corrected.Inc, Unpublished: a.metrics.unpublished.Inc,
 	}, name)

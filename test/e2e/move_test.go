@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -154,8 +155,17 @@ func TestAMoveToOtherBrokersAndAnotherStore(t *testing.T) {
 	m.start(build(t, "weir"), "run")
 	m.abuse()
 	wait.Until(t, "all are refused", func() bool { return len(m.passing()) == 0 })
-	wait.Until(t, "the status has the reason", func() bool {
-		answer, err := http.Get("http://" + f.admins["enforcer"] + "/status")
+	m.staysBehind()
+	if passing := m.passing(); len(passing) > 0 {
+		t.Errorf("%v pass", passing)
+	}
+}
+
+// staysBehind waits until the enforcer keeps the old list's blocks next to a new list without them.
+func (m *move) staysBehind() {
+	m.t.Helper()
+	wait.Until(m.t, "the status has the reason", func() bool {
+		answer, err := http.Get("http://" + m.admins["enforcer"] + "/status")
 		if err != nil {
 			return false
 		}
@@ -163,7 +173,22 @@ func TestAMoveToOtherBrokersAndAnotherStore(t *testing.T) {
 		said, err := io.ReadAll(answer.Body)
 		return err == nil && strings.Contains(string(said), "blocks stay active until they end")
 	})
-	if passing := m.passing(); len(passing) > 0 {
-		t.Errorf("%v pass", passing)
+}
+
+// The folder of the store, which has the topics too, is deleted under a running process: blocks and manual entries stay.
+func TestAStoreThatIsDeletedLosesNoBlock(t *testing.T) {
+	f := newFleet(t, moveRules, "")
+	m := &move{fleet: f, first: 10, blocked: map[string]bool{}, free: "203.0.113.5"}
+	m.run("before")
+	const byHand = "198.51.100.7"
+	f.tool("block", byHand, "--why", "a test")
+	m.blocked[byHand] = true
+	for range 2 {
+		if err := os.RemoveAll(filepath.Join(f.folder, "data", "store")); err != nil {
+			t.Fatal(err)
+		}
+		m.staysBehind()
+		m.abuse()
+		wait.Until(t, "all are refused", func() bool { return len(m.passing()) == 0 })
 	}
 }

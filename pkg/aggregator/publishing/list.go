@@ -54,6 +54,9 @@ type Config struct {
 	// Superseded hands a record that came late to a partition's Publisher, where the partition is ours.
 	Superseded func(ctx context.Context, partition int, name string, entry *blocklist.Entry)
 
+	// Agreed is the list that the store has, as given to NewList; a store that has none takes a new one.
+	Agreed func(ctx context.Context) (string, error)
+
 	Logger *slog.Logger
 	Faults *telemetry.Faults
 	Now    func() time.Time
@@ -67,7 +70,8 @@ type Config struct {
 
 // A List is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic is
 // another: it was made again, or the brokers or the prefix are others. An aggregator sees that when it takes a partition,
-// by the note of the topic that the list was in, and as it follows the topic's end.
+// by the note of the topic that the list was in, and as it follows the topic's end. When the store is another too, such as
+// with a folder that has both, the name is as well: nothing but the list before has its blocks then.
 type List struct {
 	config Config
 	log    verdictLog
@@ -81,11 +85,15 @@ type List struct {
 
 // NewList makes the List that was agreed on: a list's id, or as earlier programs have agreed, a name.
 func NewList(config Config, agreed string) *List {
+	return &List{config: config, id: agreedID(agreed), newest: unknown}
+}
+
+func agreedID(agreed string) blocklist.ListID {
 	id, err := blocklist.ParseListID(agreed)
 	if err != nil {
-		id = blocklist.ListID{Name: agreed}
+		return blocklist.ListID{Name: agreed}
 	}
-	return &List{config: config, id: id, newest: unknown}
+	return id
 }
 
 // ID is the list's.
@@ -117,10 +125,12 @@ func (l *List) seen(ctx context.Context, id string, in kafka.Identity, newest in
 	if err != nil {
 		return false, fmt.Errorf("which topic the list is in: %w", err)
 	}
+	if _, err := l.found(ctx, topic); err != nil {
+		return false, err
+	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.found(topic)
 	known, err := blocklist.ParseListID(id)
 	if err != nil || topic == "" || in != "" && in.Is(topic) { // no list yet, or brokers that do not name their cluster
 		if err == nil && l.adoptKnown(known) {
@@ -140,17 +150,38 @@ func (l *List) seen(ctx context.Context, id string, in kafka.Identity, newest in
 	return false, nil
 }
 
-// found notes which topic the list is written to. One that is another than before begins a list, and is reported. The
-// caller holds the lock.
-func (l *List) found(topic kafka.Identity) (another bool) {
+// found notes which topic the list is written to. One that is another than before begins a list, and is reported.
+func (l *List) found(ctx context.Context, topic kafka.Identity) (another bool, err error) {
 	if topic == "" {
-		return false
+		return false, nil
 	}
-	another = l.topic != "" && !topic.Is(l.topic)
-	if l.topic = topic; another {
+	if before := l.InTopic(); before == "" || topic.Is(before) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.topic = topic
+		return false, nil
+	}
+
+	agreed, err := l.config.Agreed(ctx)
+	if err != nil {
+		return false, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if another = !topic.Is(l.topic); another { // no partition has found it meanwhile
+		l.rename(agreed)
 		l.next(l.id.Epoch, unknown)
 	}
-	return another
+	l.topic = topic
+	return another, nil
+}
+
+// rename gives the list the name that the store has. It differs only where the store is another. The caller holds the
+// lock.
+func (l *List) rename(agreed string) {
+	if id := agreedID(agreed); id.Name != l.id.Name {
+		l.id = blocklist.ListID{Name: id.Name, Epoch: max(id.Epoch, l.id.Epoch)}
+	}
 }
 
 // next has the list be a new one, after all of an epoch. The caller holds the lock.
@@ -211,7 +242,12 @@ func (l *List) Follow(ctx context.Context) {
 		span := reader.Span()
 		switch {
 		case errors.Is(err, kafka.ErrPastEnd) || err == nil && short.lasts(span.End <= newest || span.End < last, l.config.Now()):
-			l.begin(span)
+			if err := l.begin(ctx, span); err != nil {
+				l.config.Faults.Note("list", err)
+				sleep.For(ctx, tryAgain)
+				continue
+			}
+			l.config.Faults.Over("list")
 			short = doubt{}
 			reader.SetNext(span.Start)
 			last = span.End
@@ -237,13 +273,15 @@ func (l *List) moved(ctx context.Context) bool {
 	if err != nil {
 		return false // readers and producers report it
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.found(topic) {
+	another, err := l.found(ctx, topic)
+	if err != nil {
+		l.config.Faults.Note("list", err)
 		return false
 	}
-	l.config.Logger.Error("the topic of the list was made again: all that is live is published again", "topic", topic, "list", l.id)
-	return true
+	if another {
+		l.config.Logger.Error("the topic of the list was made again: all that is live is published again", "topic", topic, "list", l.ID())
+	}
+	return another
 }
 
 // read reads records of the list, up to an offset that exists.
@@ -283,11 +321,17 @@ func (d *doubt) lasts(short bool, now time.Time) bool {
 }
 
 // begin begins a list: the topic is not the one that we wrote to.
-func (l *List) begin(span kafka.Span) {
+func (l *List) begin(ctx context.Context, span kafka.Span) error {
+	agreed, err := l.config.Agreed(ctx)
+	if err != nil {
+		return err
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.rename(agreed)
 	l.next(l.id.Epoch, span.End-1)
 	l.config.Logger.Error("the topic of the list was made anew: all that is live is published again", "topic", l.config.Name, "list", l.id, "ends at", span.End)
+	return nil
 }
 
 // look hands a record to the owner of its key, which knows whether it came too late.

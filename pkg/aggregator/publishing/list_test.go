@@ -2,6 +2,7 @@ package publishing
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -20,7 +21,8 @@ func (a aTopic) Identity(context.Context) (kafka.Identity, error) { return kafka
 // other topics.
 func TestAnotherTopicIsOneList(t *testing.T) {
 	now := time.UnixMilli(1_800_000_000_000)
-	list := NewList(Config{Topic: aTopic("here/blocklist/1"), Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, "x")
+	agreed := func(context.Context) (string, error) { return "x", nil }
+	list := NewList(Config{Topic: aTopic("here/blocklist/1"), Agreed: agreed, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, "x")
 	for _, step := range []struct {
 		id     string
 		in     kafka.Identity
@@ -42,6 +44,34 @@ func TestAnotherTopicIsOneList(t *testing.T) {
 		if got := list.ID().String(); err != nil || same != step.same || got != step.want || list.Newest() != step.newest {
 			t.Errorf("%+v: %t, %v, %s, %d", step, same, err, got, list.Newest())
 		}
+	}
+}
+
+// A topic that was made again together with the store begins a list of another name, and only when the store can say so.
+func TestAnotherTopicAndAnotherStoreAreAnotherList(t *testing.T) {
+	now, agreed, away := time.UnixMilli(1_800_000_000_000), "x-5", error(nil)
+	list := NewList(Config{Agreed: func(context.Context) (string, error) { return agreed, away }, Logger: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return now }}, agreed)
+	for _, step := range []struct {
+		topic  kafka.Identity
+		agreed string
+		away   error
+		want   string
+	}{
+		{"here/blocklist/1", "x-5", nil, "x-5"},
+		{"here/blocklist/2", "x-5", nil, "x-1800000000000"}, // the same store
+		{"here/blocklist/3", "", errors.New("the disk has failed"), "x-1800000000000"},
+		{"here/blocklist/3", "y-7", nil, "y-1800000000001"},
+		{"here/blocklist/3", "z-9", nil, "y-1800000000001"}, // the topic is the same
+		{"here/blocklist/4", "z-1900000000000", nil, "z-1900000000001"},
+	} {
+		agreed, away = step.agreed, step.away
+		if _, err := list.found(t.Context(), step.topic); !errors.Is(err, step.away) || list.ID().String() != step.want {
+			t.Errorf("%+v: %v, %v", step, err, list.ID())
+		}
+	}
+	if err := list.begin(t.Context(), kafka.Span{End: 3}); err != nil || list.ID().String() != "z-1900000000002" || list.Newest() != 2 {
+		t.Errorf("a shorter topic: %v, %v, %d", err, list.ID(), list.Newest())
 	}
 }
 
