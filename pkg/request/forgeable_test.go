@@ -21,6 +21,8 @@ func TestForgeableFormatsAreRefused(t *testing.T) {
 		{`$remote_addr [$time_iso8601] $status $http_user_agent $upstream_addr "$request"`, "put quotes around $http_user_agent in"},
 		{`$remote_addr [$time_iso8601] $upstream_addr $http_x_tenant`, "put quotes around $http_x_tenant in"},
 		{`%h %u %t %U %>s`, "put quotes around %u in"},
+		{`$remote_addr [$time_iso8601] $ssl_server_name $content_type $status`, "put quotes around $ssl_server_name in"},
+		{`%t %{SSL_TLS_SNI}x %{SSL_CLIENT_S_DN}x %h %>s`, "put quotes around %{SSL_TLS_SNI}x in"},
 	} {
 		if _, err := NewParser(test.format, Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.format, err, test.want)
@@ -79,13 +81,17 @@ var forgedCases = []forgedCase{
 	{`$remote_addr [$time_iso8601] $request $status`},
 	{`$http_user_agent [$time_local] $remote_addr $status`},
 	{`$remote_addr - $remote_user [$time_local] $status "$http_user_agent"`},
+	{`$time_iso8601 $ssl_server_name $remote_addr $req_id "$request" $status`},
+	{`$ssl_client_s_dn [$time_local] $remote_addr $status`},
+	{`$time_iso8601 $content_type $remote_addr $req_id "$request" $status`},
+	{`$remote_addr [$time_iso8601] $request_method $request_uri $status`}, // nginx before 1.21.1 takes spaces in it
 	{`escape=none '$remote_addr [$time_iso8601] $status "$http_user_agent" $upstream_addr'`},
 	{`escape=none '[$http_x_forwarded_for] [$time_local] $status $remote_addr'`},
 	{`escape=none '$time_iso8601 $status $remote_addr "$request"'`},
 }
 
 var forgedServer = map[string]string{
-	"remote_addr": "203.0.113.7", "time_local": "04/May/2026:06:25:06 +0000", "time_iso8601": "2026-05-04T06:25:06+00:00", "status": "404",
+	"remote_addr": "203.0.113.7", "time_local": "04/May/2026:06:25:06 +0000", "time_iso8601": "2026-05-04T06:25:06+00:00", "status": "404", "request_method": "GET",
 	"upstream_addr": "10.0.0.1:80, 10.0.0.2:80 : 10.0.0.3:80", "upstream_status": "502, 200", "body_bytes_sent": "5", "request_length": "1", "request_time": "0.001",
 	"proxy_upstream_name": "shop-web-80", "proxy_alternative_upstream_name": "", "upstream_response_length": "0", "upstream_response_time": "0.001", "req_id": "4a5e",
 }
@@ -118,6 +124,18 @@ func (c forgedCase) write(sent string) string {
 		}
 		return escaped.String()
 	})
+}
+
+// nginx 1.22 wrote the second line: a client may send any text as the name of the TLS server.
+func TestTheNameOfTheTLSServerIsTheClients(t *testing.T) {
+	p := mustParser(t, `$time_iso8601 $ssl_server_name $remote_addr $request_id "$request" $status`, Options{})
+	for _, name := range []string{"shop.example", "a 9.9.9.9"} {
+		var r Request
+		line := "2026-11-23T05:36:34+00:00 " + name + ` 203.0.113.7 70fe1b0f243721bd7382babc7d491348 "GET / HTTP/1.1" 200`
+		if err := p.Parse(line, &r); err != nil || r.IP != netip.MustParseAddr("203.0.113.7") || r.Host != name {
+			t.Errorf("%s\n%v %+v", line, err, r)
+		}
+	}
 }
 
 // FuzzForged: whatever a client sends in all of its fields, it moves neither the address nor the time nor the status of

@@ -2,6 +2,7 @@ package request
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 )
 
@@ -27,12 +28,23 @@ func (v *variable) fromClient() bool {
 		case v.slot == slotUser || v.slot == slotAgent || v.slot == slotReferrer || v.slot == slotRequestLine,
 			v.slot == slotPath && v.rank < rankSent, // decoded: /a%20b is /a b
 			strings.HasPrefix(v.name, "http_"), strings.HasPrefix(v.name, "cookie_"),
-			v.name == "captured_request_cookie", v.name == "request_filename", v.name == "request_body",
-			v.name == "proxy_add_x_forwarded_for":
+			v.name == "captured_request_cookie", v.name == "proxy_add_x_forwarded_for", v.slot != slotIP && clientNames.MatchString(v.name):
 			return true
 		}
 	}
 	return false
+}
+
+// clientNames are further variables of nginx and Apache that have text of a client with spaces: of the TLS handshake,
+// where a name of the server may contain anything, of the client's certificate, which some servers do not verify, of
+// the body, and of the path after its decoding.
+var clientNames = regexp.MustCompile(`^(ssl_server_name|ssl_preread_server_name|proxy_protocol_tlv_\w+|ssl_client_[si]_dn(_legacy)?|` +
+	`(ssl|env)_ssl_(tls_sni|(client|remote)_\w+)|content_type|request_(filename|body)|fastcgi_(script_name|path_info)|` +
+	`env_(http_\w+|content_type|remote_user|request_uri|script_ur[li]|path_(info|translated)))$`)
+
+// mayBeSpaced reports whether older servers log spaces in the variable: nginx refuses a space in the URI since 1.21.1.
+func (v *variable) mayBeSpaced() bool {
+	return v.slot == slotPath && v.rank >= rankSent || v.slot == slotQuery || strings.HasPrefix(v.name, "arg_")
 }
 
 // addZones finds the zones of a format. It runs before claimSlots, so that each variable still has its own slot.
@@ -50,6 +62,9 @@ func (s *scanner) addZones(variables []*variable) error {
 			}
 		}
 
+		if z.first < 0 {
+			s.allowSpaces(first, z, variables)
+		}
 		if z.first >= 0 {
 			if err := s.addZone(first, z, variables); err != nil {
 				return err
@@ -60,6 +75,22 @@ func (s *scanner) addZones(variables []*variable) error {
 	}
 
 	return nil
+}
+
+// allowSpaces makes a zone of the only variable of a segment in which an older server may log spaces. Several such
+// variables are left as they are: newer servers are safe with them.
+func (s *scanner) allowSpaces(first int, z *zone, variables []*variable) {
+	for i := first; i <= z.tail; i++ {
+		switch {
+		case !variables[i].mayBeSpaced():
+		case z.first >= 0, s.escape != escapeBackslash, s.steps[i].ending == endQuote, i > first && variables[i-1].ending == endList,
+			i < z.tail && variables[i+1].ending == endList:
+			z.first = -1
+			return
+		default:
+			z.first, z.last = i, i
+		}
+	}
 }
 
 // segment is the last step, from first on, that a client's text can move, and the index of the quote in its literal

@@ -88,7 +88,8 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 	for _, name := range r.match.claims(usersChecked) {
 		texts := r.textsWith(name)
 		counts := func(value string) bool { return r.mayMatch([]string{name}, specimenWith(name, value)) }
-		if texts == nil || !counts("") {
+		// A match that requires any value, as agent != "", is avoided by the values that it excludes just as well.
+		if texts == nil || !counts("") && !counts("anyone") {
 			continue
 		}
 
@@ -109,10 +110,8 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 // claims are the names in an expression whose values a client chooses. The host is not among them: a client that sends
 // another one gets another response.
 func (e *expression) claims(usersChecked bool) []string {
-	named := namesIn{}
-	ast.Walk(&e.tree, &named)
-	slices.Sort(named.all)
-	return slices.DeleteFunc(slices.Compact(named.all), func(name string) bool { return name == "host" || !isClaimed(name, usersChecked) })
+	all := slices.Sorted(slices.Values(e.names()))
+	return slices.DeleteFunc(slices.Compact(all), func(name string) bool { return name == "host" || !isClaimed(name, usersChecked) })
 }
 
 // specimenWith is a request with one field that a client chose.
@@ -214,20 +213,49 @@ func (a *Allow) isMasterKey(usersChecked bool) bool {
 		return true
 	}
 
-	// Every condition that claims alone can meet is taken as met, and every other one as not met. If the match is true
-	// even so, claims are all that it takes.
+	isClaim := func(name string) bool { return isClaimed(name, usersChecked) }
+	claims := len(a.Users)+len(a.Hosts) > 0 || slices.ContainsFunc(a.match.names(), isClaim)
+	return a.takesOnlyClaims(isClaim, nil) || claims && slices.ContainsFunc(usual, func(r *request.Request) bool { return a.takesOnlyClaims(isClaim, r) })
+}
+
+// usual are requests as everyone sends them. A condition that is true of one, such as method == "GET" or
+// path startsWith "/", keeps no client from an entry.
+var usual = []*request.Request{
+	{Method: "GET", Path: "/a/page", Status: 200, Bytes: 4096},
+	{Method: "POST", Path: "/a/page", Status: 200, Bytes: 4096},
+}
+
+// takesOnlyClaims reports whether claims are all that the match takes, of a request like specimen if there is one. Every
+// condition that claims can meet is taken as met, and every other one as not met, unless the specimen decides it.
+func (a *Allow) takesOnlyClaims(isClaim func(string) bool, specimen *request.Request) bool {
 	assumed := substitute(a.match.tree, true, func(n ast.Node, holds bool) ast.Node {
 		named := namesIn{}
 		ast.Walk(&n, &named)
-		free := named.dynamic == 0 && len(named.all) > 0
-		for _, name := range named.all {
-			free = free && isClaimed(name, usersChecked)
+		if named.dynamic > 0 || len(named.all) == 0 {
+			return &ast.BoolNode{Value: !holds}
 		}
+		known := func(name string) bool {
+			return slices.Contains([]string{"method", "path", "raw_path", "status", "bytes"}, name)
+		}
+		if specimen != nil && !slices.ContainsFunc(named.all, func(name string) bool { return !known(name) }) {
+			if part, complaints := compile(n.String(), reflect.Bool); complaints == nil {
+				matches, ok := part.matches(&subject{Request: specimen})
+				return &ast.BoolNode{Value: matches && ok}
+			}
+		}
+		free := !slices.ContainsFunc(named.all, func(name string) bool { return !isClaim(name) })
 		return &ast.BoolNode{Value: free == holds}
 	})
 
 	constant, ok := assumed.(*ast.BoolNode)
 	return ok && constant.Value
+}
+
+// names are the names in an expression.
+func (e *expression) names() []string {
+	named := namesIn{}
+	ast.Walk(&e.tree, &named)
+	return named.all
 }
 
 // mayMatch reports whether the rule's match may be true for a request. Only the known names have the specimen's values.
