@@ -187,6 +187,7 @@ func (f *Filling) swap(state State, above []*Order, nowMilli int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pending.setAbove(above)
+	s.lostAbove = false
 
 	// The log has these orders, so they no longer wait. All others are applied over the new list, which does not have
 	// them.

@@ -174,9 +174,13 @@ func nameOf(orders []*Order) string {
 	return hex.EncodeToString(digest.Sum(nil))
 }
 
-// orderAbove applies the orders that wait for the log at the list's source; they replace the earlier ones. The caller
-// holds the lock.
+// orderAbove applies the orders that wait for the log at the list's source; they replace the earlier ones. Where the
+// source lost one that is active here, all stay until a snapshot replaces the list: see LostAbove. The caller holds the
+// lock.
 func (s *Set) orderAbove(orders []*Order, nowMilli int64) {
+	if s.lostAbove = s.loses(orders); s.lostAbove {
+		return
+	}
 	before := s.pending.above
 	s.pending.setAbove(orders)
 	for key, w := range s.pending.above {
@@ -186,4 +190,38 @@ func (s *Set) orderAbove(orders []*Order, nowMilli int64) {
 			s.edits.Add(1)
 		}
 	}
+}
+
+// loses reports whether an order from above is active that is not among those that now wait there, though the log has
+// not brought it. The caller holds the lock.
+func (s *Set) loses(orders []*Order) bool {
+	if len(s.pending.above) == 0 {
+		return false
+	}
+	wait := map[string]*Order{}
+	for _, o := range orders {
+		wait[string(o.RecordKey())] = o
+	}
+
+	for key, w := range s.pending.above {
+		if now := wait[key]; now != nil && (now.ID == w.order.ID || now.given() >= w.order.given()) || s.pending.own[key] != nil {
+			continue
+		}
+		rule, rest, ok := splitKey([]byte(key))
+		if !ok {
+			continue
+		}
+		if held := s.list.Load().get(string(rule), rest); held.Found() && held.isOrder() && held.Order().ID == w.order.ID {
+			return true
+		}
+	}
+	return false
+}
+
+// LostAbove reports whether the list's source lost orders before the log had them, for example with its disk. They are
+// active here, and nobody could end them: only a snapshot shows what the source has.
+func (s *Set) LostAbove() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lostAbove
 }

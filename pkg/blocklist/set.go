@@ -34,6 +34,7 @@ type Set struct {
 	mu         sync.Mutex // held by all writers; guards the fields below
 	ring       ring
 	pending    pending
+	lostAbove  bool          // see LostAbove
 	leftBehind []*Order      // see LeftBehind
 	changed    chan struct{} // nil when there is no waiter
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -277,6 +278,55 @@ func TestPendingOrdersComeOver(t *testing.T) {
 		if s.Check(asked, at).Entry.Found() || len(s.Pending()) != 0 || s.Local() != "" {
 			t.Fatal("the pardon still waits, or is not in force")
 		}
+	}
+}
+
+// A source that lost orders before the log had them, with its disk or because its machine was set back, is noticed, and a
+// snapshot shows what it has. An order that the log brought is not lost.
+func TestOrdersThatTheSourceLost(t *testing.T) {
+	block := &Order{ID: "b", Kind: OrderBlock, Scope: "ip", Value: "9.9.9.9", From: at, Until: Never, By: "ann", Why: "w"}
+	lift := *block
+	lift.ID, lift.From, lift.Ended = "l", at+1, at+1
+	pardon := &Order{ID: "p", Kind: OrderPardon, Rule: "per-ip", Key: "1.1.1.1", Pardons: "id-1.1.1.1", From: at, Until: Never, By: "ann", Why: "w"}
+	for name, c := range map[string]struct{ had, has []*Order }{
+		"a block":                   {[]*Order{block}, nil},
+		"an unblock":                {[]*Order{pardon}, nil},
+		"the end of a block":        {[]*Order{&lift}, nil},
+		"one of two":                {[]*Order{block, pardon}, []*Order{pardon}},
+		"the newer one of a target": {[]*Order{block, &lift}, []*Order{block}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, back, to := wholeSet(t, "1.1.1.1"), wholeSet(t, "1.1.1.1"), NewSet(Limits{})
+			read := func(source *Set, after Version) {
+				t.Helper()
+				if _, err := to.Read(bytes.NewReader(written(t, source, after)), at); err != nil {
+					t.Fatal(err)
+				}
+			}
+			read(from, Version{})
+			for set, orders := range map[*Set][]*Order{from: c.had, back: c.has} {
+				for _, o := range orders {
+					if err := set.Order(o, at); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			read(from, to.Version())
+			if to.LostAbove() || to.Local() != from.Local() {
+				t.Fatal("an order is lost, or did not come")
+			}
+			read(back, to.Version())
+			if !to.LostAbove() || to.Local() != from.Local() {
+				t.Fatal("it is not noticed, or the orders are gone before the snapshot is there")
+			}
+			read(back, Version{})
+			for _, key := range []string{"1.1.1.1", "9.9.9.9"} {
+				asked := &Asked{IP: netip.MustParseAddr(key), Keys: []RuleKey{{"per-ip", []byte(key)}}}
+				if got, want := to.Check(asked, at+2).Entry.Found(), back.Check(asked, at+2).Entry.Found(); to.LostAbove() || got != want {
+					t.Errorf("%s is blocked: %t, at the source %t", key, got, want)
+				}
+			}
+		})
 	}
 }
 

@@ -33,6 +33,7 @@ const (
 	defaultPatience = 10 * time.Second
 	firstPause      = 100 * time.Millisecond
 	longestPause    = 5 * time.Second
+	snapshotsEvery  = 2 * time.Second // at most, for orders that the upstream lost
 
 	listPath = "/v1/blocklist"
 )
@@ -51,8 +52,9 @@ type upstreamSource struct {
 	*Follower
 	Upstream
 	base  *url.URL
-	again bool // the clock went back, and no snapshot was read since
-	begun bool // an answer was read since the start
+	again bool      // the clock went back, and no snapshot was read since
+	begun bool      // an answer was read since the start
+	whole time.Time // of the last snapshot
 }
 
 func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
@@ -127,6 +129,12 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 		u.again = u.again && !header.Snapshot
 		u.begun = true
 	}
+	if err == nil && header.Snapshot {
+		u.whole = time.Now()
+	}
+	if u.config.Set.LostAbove() { // behind one address may be several enforcers, of which one has the orders
+		sleep.For(ctx, snapshotsEvery-time.Since(u.whole))
+	}
 	if err == nil && u.config.Set.LocalAbove() != orders {
 		_ = u.Keep() // orders do not wait for the next write; Keep logs its errors
 	}
@@ -141,7 +149,7 @@ func (u *upstreamSource) ask(ctx context.Context) (*http.Response, error) {
 	version, newest := set.Newest()
 	// Without after the answer is a snapshot, at once. A list from the disk whose last record is not known may be of a time
 	// that the other enforcer knows nothing of any more.
-	if set.Whole() && !u.again && (newest != "" || u.begun) {
+	if set.Whole() && !u.again && !set.LostAbove() && (newest != "" || u.begun) {
 		query.Set("after", version.String())
 		query.Set("wait", u.Wait.String())
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -154,6 +155,24 @@ func TestAClockThatWentBackAtAFollower(t *testing.T) {
 	wait.Until(t, "the entry is forgotten", func() bool { return !blocked(f.config.Set, "1.1.1.1") })
 	ahead.Store(0)
 	wait.Until(t, "the entry is back", func() bool { return blocked(f.config.Set, "1.1.1.1") })
+}
+
+// An upstream that lost a manual entry before Kafka had it: its followers do not keep it either.
+func TestAnUpstreamThatLostAnOrder(t *testing.T) {
+	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
+	if err := e.set.Order(&blocklist.Order{ID: "b", Kind: blocklist.OrderBlock, Scope: "ip", Value: "9.9.9.9", From: at, Until: blocklist.Never, By: "ann", Why: "w"}, at); err != nil {
+		t.Fatal(err)
+	}
+	f := following(t, e, "")
+	refused := func() bool {
+		asked := &blocklist.Asked{IP: netip.MustParseAddr("9.9.9.9")}
+		return f.config.Set.Check(asked, at).Entry.Found()
+	}
+	wait.Until(t, "it follows", refused)
+	lost := &enforcer{set: wholeSet(t, listA, "1.1.1.1")}
+	e.now(lost.list)
+	wait.Until(t, "the order is gone", func() bool { return !refused() })
+	wantKeys(t, f.config.Set, "1.1.1.1")
 }
 
 func TestABadUpstreamChangesNothing(t *testing.T) {
