@@ -29,7 +29,10 @@ func Track(server *http.Server) {
 		if before != nil {
 			ctx = before(ctx, c)
 		}
+		_, encrypts := c.(interface{ NetConn() net.Conn })
 		if c, ok := inner(c); ok {
+			c.inHead.Store(true)
+			c.encrypted = encrypts
 			ctx = context.WithValue(ctx, connKey{}, c)
 		}
 		return ctx
@@ -41,9 +44,17 @@ func Track(server *http.Server) {
 			return
 		}
 		if c, ok := inner(c); ok {
-			c.change(state == http.StateActive)
+			c.request(state == http.StateActive)
 		}
 	}
+}
+
+// request notes that a request begins or ends. The server calls it where it reads the connection, so nothing else reads
+// meanwhile. A header has arrived when the request begins.
+func (c *conn) request(begins bool) {
+	c.inHead.Store(!begins)
+	c.head, c.weight = 0, 0
+	c.change(begins)
 }
 
 // Showed notes that the connection of a request has identified its client.

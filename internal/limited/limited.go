@@ -10,6 +10,10 @@
 // replaces a waiting one of the same address, or is closed when there is none. Loopback has no such limit: its clients
 // are this machine, or a proxy on it.
 //
+// The headers of requests that have not arrived completely share maxHeads, over all connections of a listener. Many short
+// fields take much more memory than their bytes, so each field has a weight too. Above the limit, the connection whose
+// header began first is closed. A header of up to freeHead bytes does not count.
+//
 // The limits are for a process that may open enoughFiles. A process that may open fewer has proportionally fewer
 // connections, so that it still has descriptors for files and other connections.
 //
@@ -17,12 +21,14 @@
 package limited
 
 import (
+	"bytes"
 	"cmp"
 	"container/list"
 	"fmt"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -49,6 +55,8 @@ type Listener struct {
 
 	mu      sync.Mutex
 	open    int
+	heads   int           // weight of the headers in large
+	large   list.List     // connections with the beginning of a large header, the oldest first
 	freed   chan struct{} // an open connection was closed
 	waiting [kinds]list.List
 	of      map[netip.Addr]*address
@@ -71,6 +79,73 @@ type conn struct {
 	known    bool
 	closed   bool
 	places   [2]*list.Element // in the listener's and the address's list of its kind; nil while it is busy
+	large    *list.Element    // in the listener's list, with the weight that is counted there
+	counted  int
+
+	inHead       atomic.Bool // what it reads belongs to a request's header
+	encrypted    bool
+	head, weight int // bytes of that header, and about what it takes in memory; only the goroutine that reads uses them
+}
+
+const (
+	freeHead = 2 << 10
+	maxHeads = 32 << 20
+
+	fieldWeight     = 64 // what a field takes in memory besides its bytes
+	encryptedWeight = 8  // of each byte, because its fields cannot be counted
+)
+
+// Read reads, and weighs large headers.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n <= 0 || !c.inHead.Load() {
+		return n, err
+	}
+	c.head += n
+	if c.encrypted {
+		c.weight += encryptedWeight * n
+	} else {
+		c.weight += n + fieldWeight*bytes.Count(b[:n], []byte{'\n'})
+	}
+	if c.head > freeHead {
+		c.listener.count(c, c.weight)
+	}
+	return n, err
+}
+
+// count notes the weight of a connection's large header, and makes room for it.
+func (l *Listener) count(c *conn, weight int) {
+	l.mu.Lock()
+	if c.closed {
+		l.mu.Unlock()
+		return
+	}
+	if c.large == nil {
+		c.large = l.large.PushBack(c)
+	}
+	l.heads += weight - c.counted
+	c.counted = weight
+	over := l.heads > maxHeads
+	for l.heads > maxHeads {
+		first := l.large.Front().Value.(*conn)
+		first.forget()
+		_ = first.Conn.Close() // it was open
+	}
+	l.mu.Unlock()
+
+	if over {
+		l.full(fmt.Errorf("headers that have not arrived completely take %d MiB, the oldest one is closed", maxHeads>>20))
+	}
+}
+
+// endHead gives back what the connection's header takes. The caller holds the lock.
+func (c *conn) endHead() {
+	if c.large == nil {
+		return
+	}
+	c.listener.large.Remove(c.large)
+	c.listener.heads -= c.counted
+	c.large, c.counted = nil, 0
 }
 
 // enoughFiles is more than all listeners of a process usually need together.
@@ -252,6 +327,7 @@ func (c *conn) forget() {
 		return
 	}
 	c.closed = true
+	c.endHead()
 	c.become(isBusy)
 	if !c.known {
 		c.leave()
@@ -277,6 +353,7 @@ func (c *conn) Close() error {
 func (c *conn) change(busy bool) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
+	c.endHead()
 	switch {
 	case busy:
 		c.become(isBusy)
