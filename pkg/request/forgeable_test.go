@@ -138,6 +138,21 @@ func TestTheNameOfTheTLSServerIsTheClients(t *testing.T) {
 	}
 }
 
+// A server's field with spaces behind the URL is read as before.
+func TestSpacesBehindTheURL(t *testing.T) {
+	const line = "203.0.113.7 [2026-11-23T05:36:34+00:00] /a 200 "
+	for format, rest := range map[string]string{
+		"$remote_addr [$time_iso8601] $request_uri $status $sent_http_content_type": "text/html; charset=utf-8",
+		"$remote_addr [$time_iso8601] $request_uri $status $geoip_city":             "New York",
+		"$remote_addr [$time_iso8601] $request_uri $status $request_time":           "0.001",
+	} {
+		var r Request
+		if err := mustParser(t, format, Options{}).Parse(line+rest, &r); err != nil || r.Path != "/a" || r.Status != 200 {
+			t.Errorf("%s: %v %+v", format, err, r)
+		}
+	}
+}
+
 // FuzzForged: whatever a client sends in all of its fields, it moves neither the address nor the time nor the status of
 // a line, and does not make it unreadable.
 func FuzzForged(f *testing.F) {

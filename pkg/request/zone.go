@@ -3,6 +3,7 @@ package request
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -77,6 +78,16 @@ func (s *scanner) addZones(variables []*variable) error {
 	return nil
 }
 
+// mayHaveSpaces reports whether the server may write spaces into the variable, as into $sent_http_content_type. A tail
+// with it cannot be read backwards.
+func (v *variable) mayHaveSpaces() bool {
+	_, known := nginxVariables[v.name]
+	return !known && v.took == nil && v.ending != endList && !spaceless.MatchString(v.name)
+}
+
+var spaceless = regexp.MustCompile(`^(request_(time|time_us|length|id)|connection(_requests)?|pipe|pid|scheme|` +
+	`server_(addr|port|protocol)|remote_port)$`)
+
 // allowSpaces makes a zone of the only variable of a segment in which an older server may log spaces. Several such
 // variables are left as they are: newer servers are safe with them.
 func (s *scanner) allowSpaces(first int, z *zone, variables []*variable) {
@@ -84,7 +95,7 @@ func (s *scanner) allowSpaces(first int, z *zone, variables []*variable) {
 		switch {
 		case !variables[i].mayBeSpaced():
 		case z.first >= 0, s.escape != escapeBackslash, s.steps[i].ending == endQuote, i > first && variables[i-1].ending == endList,
-			i < z.tail && variables[i+1].ending == endList:
+			i < z.tail && variables[i+1].ending == endList, slices.ContainsFunc(variables[i+1:z.tail+1], (*variable).mayHaveSpaces):
 			z.first = -1
 			return
 		default:
