@@ -12,7 +12,12 @@ import (
 
 // ServeHTTP answers one request.
 func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.ContentLength != 0 {
+	many := (r.ContentLength != 0 || !asksCheck(r.URL.Path)) && hasManyFields(r.Header)
+	switch {
+	case many: // it takes much memory, and so must not last
+		w.Header().Set("Connection", "close")
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	case r.ContentLength != 0:
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience)) // the writer of a test has no deadline
 	}
 	if asksCheck(r.URL.Path) {
@@ -25,6 +30,10 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
+	if many {
+		writeProblem(w, problemf(http.StatusRequestHeaderFieldsTooLarge, "the header has more than %d fields", maxFields))
+		return
+	}
 	w = limited.Answer(w)
 	if err := e.pages.Check(r); err != nil {
 		writeProblem(w, problemf(http.StatusForbidden, "%s", err))
@@ -32,6 +41,17 @@ func (e *Enforcer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 
 	e.mux.ServeHTTP(w, r)
+}
+
+// maxFields is how many fields the header of a request may have that takes longer than a check.
+const maxFields = 1000
+
+func hasManyFields(header http.Header) bool {
+	fields := 0
+	for _, values := range header {
+		fields += len(values)
+	}
+	return fields > maxFields
 }
 
 // routes returns all paths except those of checks.
