@@ -114,8 +114,9 @@ func (f *family) pause(ctx context.Context) {
 		f.member.Idle(false)
 	}
 
-	polled := f.polled.Swap(false)
-	if f.moved.Swap(false) || f.undecided || polled && f.changed() {
+	// While a packed copy waits for its log, changed closes the log's file, which may be deleted.
+	changed := f.polled.Swap(false) && f.changed()
+	if f.moved.Swap(false) || f.undecided || changed {
 		f.scan()
 	}
 }

@@ -1,0 +1,48 @@
+package files
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/test/wait"
+)
+
+// A log that is packed as soon as it is rotated is deleted while it is open. It is closed although its packed copy waits
+// for it, so that the disk has its room again.
+func TestALogThatIsDeletedIsClosed(t *testing.T) {
+	if _, err := os.Stat("/proc/self/fd"); err != nil {
+		t.Skip("open files cannot be listed here:", err)
+	}
+	b := newBench(t, "access.log")
+	var later atomic.Int64
+	b.pipeline.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	requests := func(want uint64) func() bool {
+		return func() bool { s := b.source.Status(); return s.CaughtUp && uint64(s.Requests) == want }
+	}
+	b.Log("access.log", 50)
+	b.start()
+	wait.Until(t, "the log is read", requests(50))
+	b.Rename("access.log", "access.log.1")
+	b.Compress("access.log.1", ".gz")
+	b.Log("access.log", 10)
+	wait.Until(t, "the next log is read", requests(60))
+
+	later.Store(int64(2 * closeAfter))
+	wait.Until(t, "the deleted log is closed", func() bool {
+		open, err := filepath.Glob("/proc/self/fd/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range open {
+			if path, err := os.Readlink(one); err == nil && strings.HasPrefix(path, b.Path("access.log")) && strings.HasSuffix(path, "(deleted)") {
+				return false
+			}
+		}
+		return true
+	})
+	wait.Until(t, "nothing is read twice", requests(60))
+}
