@@ -219,7 +219,7 @@ func (s *Set) loses(orders []*Order) bool {
 }
 
 // LostAbove reports whether the list's source lost orders before the log had them, for example with its disk. They are
-// active here, and nobody could end them: only a snapshot shows what the source has.
+// active here, and no one could end them: only a snapshot shows what the source has.
 func (s *Set) LostAbove() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

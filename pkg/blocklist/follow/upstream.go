@@ -132,7 +132,7 @@ func (u *upstreamSource) poll(ctx context.Context) error {
 	if err == nil && header.Snapshot {
 		u.whole = time.Now()
 	}
-	if u.config.Set.LostAbove() { // behind one address may be several enforcers, of which one has the orders
+	if u.config.Set.LostAbove() { // behind one address may be several enforcers, and only one has the orders
 		sleep.For(ctx, snapshotsEvery-time.Since(u.whole))
 	}
 	if err == nil && u.config.Set.LocalAbove() != orders {
