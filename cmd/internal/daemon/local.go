@@ -109,6 +109,9 @@ type localNotes struct {
 
 // Together implements journal.Notes.
 func (l localNotes) Together(ctx context.Context, messages []topic.Message, notes []topic.Note) error {
+	if len(messages) == 0 { // notes alone do not wait for room in the queue of hits
+		return l.Log.Together(ctx, nil, notes, nil)
+	}
 	return l.Log.Together(ctx, []local.Part{{Appender: l.hits, Messages: messages}}, notes, nil)
 }
 
