@@ -15,6 +15,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 	"weir/test/locked"
@@ -91,7 +92,7 @@ func toldOf(args []string) string {
 }
 
 // hitNow sends hits of an address as a collector does.
-func hitNow(t *testing.T, brokers []string, topic, key string, hits int64) {
+func hitNow(t *testing.T, brokers []string, name, key string, hits int64) {
 	t.Helper()
 	now := time.Now().UnixMilli()
 	w := hit.NewWriter()
@@ -101,9 +102,9 @@ func hitNow(t *testing.T, brokers []string, topic, key string, hits int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Topics: []string{topic}})
-	log := &running.Topic{Client: client, Name: topic, Partitions: 2}
-	if err := log.Put(running.Within(t, 2*time.Minute), kafka.Message{Partition: hit.Partition("per-ip", []byte(key), 2), Value: batch}); err != nil {
+	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Topics: []string{name}})
+	log := &running.Topic{Client: client, Name: name, Partitions: 2}
+	if err := log.Put(running.Within(t, 2*time.Minute), topic.Message{Partition: hit.Partition("per-ip", []byte(key), 2), Value: batch}); err != nil {
 		t.Fatal(err)
 	}
 }

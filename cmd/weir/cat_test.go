@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/test/running"
 )
 
@@ -29,7 +29,7 @@ func TestCatFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, from := range []int64{7000, 8000} {
-		if err := hits.Put(t.Context(), kafka.Message{Partition: 1, Value: running.SampleBatch(from)}, kafka.Message{Value: running.SampleBatch(from)}); err != nil {
+		if err := hits.Put(t.Context(), topic.Message{Partition: 1, Value: running.SampleBatch(from)}, topic.Message{Value: running.SampleBatch(from)}); err != nil {
 			t.Fatal(err)
 		}
 		if got := readBatch(t, p); got.From != from || got.Partition != 1 || len(got.Hits) != 3 {

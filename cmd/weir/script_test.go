@@ -13,6 +13,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/embedded"
 	"weir/internal/keys"
+	"weir/internal/topic"
 	"weir/test/running"
 )
 
@@ -38,7 +39,7 @@ func runKafka(ts *testscript.TestScript, _ bool, args []string) {
 	client, err := kafka.Open(kafka.Config{Brokers: []string{broker.Address()}, Create: true})
 	ts.Check(err)
 	defer client.Close()
-	ts.Check(client.EnsureTopics(context.Background(), kafka.Topic{Name: args[0], Partitions: 2}))
+	ts.Check(client.EnsureTopics(context.Background(), topic.Topic{Name: args[0], Partitions: 2}))
 	ts.Setenv("KAFKA", broker.Address())
 }
 

@@ -9,6 +9,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/locked"
 	"weir/test/running"
 )
@@ -22,7 +23,7 @@ func TestOnKafka(t *testing.T) {
 	ctx := running.Within(t, 2*time.Minute)
 	hits, err := running.MakeTopic(ctx, client, prefix+"hits", 2)
 	if err == nil {
-		err = hits.Put(ctx, kafka.Message{Value: running.SampleBatch(0)}, kafka.Message{Partition: 1, Value: running.SampleBatch(1000)})
+		err = hits.Put(ctx, topic.Message{Value: running.SampleBatch(0)}, topic.Message{Partition: 1, Value: running.SampleBatch(1000)})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"time"
+	"weir/internal/topic"
 
 	"github.com/segmentio/kafka-go/protocol"
 )
@@ -173,7 +174,7 @@ func (r *Reader) readRecord(head *recordBatch, record []byte) error {
 
 	// The broker sends complete batches, so the first may begin before the offset that was asked for.
 	if offset >= r.next {
-		r.records = append(r.records, Record{Offset: offset, Time: time.UnixMilli(at), Key: key, Value: value})
+		r.records = append(r.records, topic.Record{Offset: offset, Time: time.UnixMilli(at), Key: key, Value: value})
 		r.next = offset + 1
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"weir/internal/topic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -65,12 +66,12 @@ func sign(b []byte) {
 	}
 }
 
-func same(a, b Record) bool {
+func same(a, b topic.Record) bool {
 	return a.Offset == b.Offset && a.Time.Equal(b.Time) && bytes.Equal(a.Key, b.Key) && bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil)
 }
 
 // readByFranz returns the records that franz-go's kmsg reads from uncompressed batches in order.
-func readByFranz(b []byte) (records []Record, ok bool) {
+func readByFranz(b []byte) (records []topic.Record, ok bool) {
 	var next int64
 	for len(b) >= batchHeader {
 		size := batchLength + int(int32(binary.BigEndian.Uint32(b[8:])))
@@ -93,7 +94,7 @@ func readByFranz(b []byte) (records []Record, ok bool) {
 			if offset < next {
 				return nil, false
 			}
-			records = append(records, Record{Offset: offset, Time: time.UnixMilli(batch.FirstTimestamp + record.TimestampDelta64), Key: record.Key, Value: record.Value})
+			records = append(records, topic.Record{Offset: offset, Time: time.UnixMilli(batch.FirstTimestamp + record.TimestampDelta64), Key: record.Key, Value: record.Value})
 			next = offset + 1
 		}
 		next = max(next, batch.FirstOffset+int64(batch.LastOffsetDelta)+1)

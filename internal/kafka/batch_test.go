@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go/compress"
@@ -45,7 +46,7 @@ func at(offset int64, b []byte) []byte {
 }
 
 func TestBatchesOfEveryCodec(t *testing.T) {
-	want := []Record{
+	want := []topic.Record{
 		{Offset: 0, Time: time.UnixMilli(someTime), Key: []byte("a key"), Value: []byte("a value")},
 		{Offset: 1, Time: time.UnixMilli(someTime + 5), Value: []byte{}},
 		{Offset: 2, Time: time.UnixMilli(someTime - 5), Key: []byte{}},
@@ -138,18 +139,18 @@ func TestGoodBatchesBeforeADamagedOne(t *testing.T) {
 		damage(damaged)
 		behind := slices.Concat(damaged, at(9, good))
 		r := Reader{next: 1}
-		if err := r.read(&answer{found: true, span: Span{End: 12}, batches: slices.Concat(good, control, behind)}); err != nil {
+		if err := r.read(&answer{found: true, span: topic.Span{End: 12}, batches: slices.Concat(good, control, behind)}); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if len(r.records) != 2 || r.records[0].Offset != 1 || r.records[1].Offset != 2 || r.next != 6 || r.span.End != 12 {
 			t.Fatalf("%s: %v of %v, and then %d", name, r.records, r.span, r.next)
 		}
 		for range 2 {
-			if err := r.read(&answer{found: true, span: Span{End: 12}, batches: behind}); err == nil || len(r.records) != 0 || r.next != 6 {
+			if err := r.read(&answer{found: true, span: topic.Span{End: 12}, batches: behind}); err == nil || len(r.records) != 0 || r.next != 6 {
 				t.Fatalf("%s: %v, %v, and then %d", name, err, r.records, r.next)
 			}
 		}
-		if err := r.read(&answer{found: true, span: Span{End: 12}, batches: slices.Concat(at(6, good), at(9, good))}); err != nil || len(r.records) != 6 || r.next != 12 {
+		if err := r.read(&answer{found: true, span: topic.Span{End: 12}, batches: slices.Concat(at(6, good), at(9, good))}); err != nil || len(r.records) != 6 || r.next != 12 {
 			t.Fatalf("%s, mended: %v, %v, and then %d", name, err, r.records, r.next)
 		}
 	}
@@ -194,7 +195,7 @@ func TestAFetchOfADamagedBatch(t *testing.T) {
 			t.Fatal(records, err)
 		}
 	}
-	if counted := testutil.ToFloat64(client.errorLog.total.WithLabelValues("fetch", ErrOther.Error())); counted != 2 {
+	if counted := testutil.ToFloat64(client.errorLog.total.WithLabelValues("fetch", topic.ErrOther.Error())); counted != 2 {
 		t.Errorf("%v faults were counted", counted)
 	}
 	mended.Store(true)
@@ -212,7 +213,7 @@ func TestUnpackedBytesAreUsedAgain(t *testing.T) {
 	var memory *byte
 	for n := range 50 {
 		r.next = 0
-		if err := r.read(&answer{found: true, span: Span{End: 23}, batches: answered}); err != nil || len(r.records) != 9 {
+		if err := r.read(&answer{found: true, span: topic.Span{End: 23}, batches: answered}); err != nil || len(r.records) != 9 {
 			t.Fatal(err, r.records)
 		}
 		for i := range r.records {
@@ -242,7 +243,7 @@ func TestAnswersThatEndTooEarly(t *testing.T) {
 	b = append(b, 0xff, 0xff, 0xff, 0xff)    // replica
 	b = append(b, 0, 0, 0, 2, 'a', 'b')      // batches
 	got, err := readAnswer(b, 11)
-	if err != nil || !got.found || got.span != (Span{Start: 20, End: 30}) || string(got.batches) != "ab" || got.throttle != 7*time.Millisecond {
+	if err != nil || !got.found || got.span != (topic.Span{Start: 20, End: 30}) || string(got.batches) != "ab" || got.throttle != 7*time.Millisecond {
 		t.Fatalf("%+v %v", got, err)
 	}
 	for n := range b {

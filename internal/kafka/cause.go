@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"weir/internal/topic"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -16,7 +17,7 @@ import (
 // cause turns an error of kafka-go into the true cause, in plain words. It is the one place that reads kafka-go's
 // errors.
 func (c *Client) cause(ctx context.Context, err error) error {
-	var known *causeError
+	var known *topic.Error
 	var code kafkago.Error
 	var unsent *produce.Error
 	switch {
@@ -25,7 +26,7 @@ func (c *Client) cause(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case c.closed.Load():
-		return errorf(ErrClosed, "the client is closed")
+		return topic.Errorf(topic.ErrClosed, "the client is closed")
 	case errors.As(err, &known):
 		return known
 	case errors.As(err, &code):
@@ -33,14 +34,14 @@ func (c *Client) cause(ctx context.Context, err error) error {
 	case errors.Is(err, protocol.ErrNoTopic), errors.Is(err, protocol.ErrNoPartition), errors.Is(err, protocol.ErrNoLeader):
 		return c.truth(ctx, err)
 	case errors.As(err, &unsent):
-		return &causeError{Text: "the partitions' leaders have just changed", Kind: ErrNoLeader, Cause: err}
+		return &topic.Error{Text: "the partitions' leaders have just changed", Kind: topic.ErrNoLeader, Cause: err}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return &causeError{Text: fmt.Sprintf("no answer from Kafka within %s", requestTimeout), Kind: ErrUnreachable, Cause: err}
+		return &topic.Error{Text: fmt.Sprintf("no answer from Kafka within %s", requestTimeout), Kind: topic.ErrUnreachable, Cause: err}
 	case errors.Is(err, net.ErrClosed), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &causeError{Text: "the connection to Kafka was lost", Kind: ErrUnreachable, Cause: err}
+		return &topic.Error{Text: "the connection to Kafka was lost", Kind: topic.ErrUnreachable, Cause: err}
 	}
 
-	return &causeError{Text: err.Error(), Kind: ErrOther, Cause: err}
+	return &topic.Error{Text: err.Error(), Kind: topic.ErrOther, Cause: err}
 }
 
 // truth asks the metadata for the cause when kafka-go finds no broker for a partition. kafka-go returns the same error
@@ -56,9 +57,9 @@ func (c *Client) truth(ctx context.Context, err error) error {
 		return unlisted
 	}
 
-	for _, topic := range metadata.Topics {
-		if topic.Name == name && topic.Error == nil {
-			return c.absent(topic, err)
+	for _, found := range metadata.Topics {
+		if found.Name == name && found.Error == nil {
+			return c.absent(found, err)
 		}
 	}
 
@@ -66,20 +67,20 @@ func (c *Client) truth(ctx context.Context, err error) error {
 }
 
 // absent returns why a partition of an existing topic has no broker to ask.
-func (c *Client) absent(topic kafkago.Topic, err error) error {
+func (c *Client) absent(found kafkago.Topic, err error) error {
 	var at *protocol.TopicPartitionError
-	if errors.As(err, &at) && int(at.Partition) >= len(topic.Partitions) {
-		return errorf(ErrNoTopic, "there is no such partition: the topic has %d", len(topic.Partitions))
+	if errors.As(err, &at) && int(at.Partition) >= len(found.Partitions) {
+		return topic.Errorf(topic.ErrNoTopic, "there is no such partition: the topic has %d", len(found.Partitions))
 	}
-	return &causeError{Text: "the partition has no leader at the moment", Kind: ErrNoLeader, Cause: err}
+	return &topic.Error{Text: "the partition has no leader at the moment", Kind: topic.ErrNoLeader, Cause: err}
 }
 
 func subject(err error) string {
-	var topic *protocol.TopicError
+	var topicErr *protocol.TopicError
 	var partition *protocol.TopicPartitionError
 	switch {
-	case errors.As(err, &topic):
-		return topic.Topic
+	case errors.As(err, &topicErr):
+		return topicErr.Topic
 	case errors.As(err, &partition):
 		return partition.Topic
 	}

@@ -9,11 +9,12 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/internal/sleep"
+	"weir/internal/topic"
 )
 
 // Committed returns a group's commits for all partitions of a topic. The group need not have members.
-func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, error) {
-	partitions, err := c.Partitions(ctx, topic)
+func (c *Client) Committed(ctx context.Context, group, name string) ([]topic.Commit, error) {
+	partitions, err := c.Partitions(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -23,23 +24,23 @@ func (c *Client) Committed(ctx context.Context, group, topic string) ([]Commit, 
 		numbers[p] = p
 	}
 
-	found, err := c.fetchCommits(ctx, group, topic, numbers)
+	found, err := c.fetchCommits(ctx, group, name, numbers)
 	if err != nil {
-		return nil, fmt.Errorf("reading the commits of group %s for %s: %w", group, topic, c.cause(ctx, err))
+		return nil, fmt.Errorf("reading the commits of group %s for %s: %w", group, name, c.cause(ctx, err))
 	}
 
 	// Brokers may leave out partitions without a commit.
-	commits := slices.Repeat([]Commit{{Offset: -1}}, partitions)
+	commits := slices.Repeat([]topic.Commit{{Offset: -1}}, partitions)
 	for _, p := range found {
-		commits[p.Partition] = Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
+		commits[p.Partition] = topic.Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
 	}
 	return commits, nil
 }
 
 // fetchCommits asks a group's coordinator. A group without members so far has no commits, which some brokers call an
 // error.
-func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitions []int) ([]kafkago.OffsetFetchPartition, error) {
-	response, err := c.kafka.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: partitions}})
+func (c *Client) fetchCommits(ctx context.Context, group, name string, partitions []int) ([]kafkago.OffsetFetchPartition, error) {
+	response, err := c.kafka.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{name: partitions}})
 	if err != nil {
 		return nil, err
 	}
@@ -50,18 +51,18 @@ func (c *Client) fetchCommits(ctx context.Context, group, topic string, partitio
 		return nil, response.Error
 	}
 
-	for _, p := range response.Topics[topic] {
+	for _, p := range response.Topics[name] {
 		if p.Error != nil {
 			return nil, p.Error
 		}
 	}
 
-	return response.Topics[topic], nil
+	return response.Topics[name], nil
 }
 
 // repeat commits for a claim's partition, as this member of this generation. Claims of one generation that commit at the
 // same time share a request, and each gets its own result. It repeats failures for a while until the context ends.
-func (c *committer) repeat(ctx context.Context, topicName string, partition int, commit Commit) error {
+func (c *committer) repeat(ctx context.Context, topicName string, partition int, commit topic.Commit) error {
 	var t trouble
 	for {
 		err := c.commit(ctx, topicName, partition, commit)
@@ -69,7 +70,7 @@ func (c *committer) repeat(ctx context.Context, topicName string, partition int,
 			return nil
 		}
 		err = fmt.Errorf("committing %s/%d for group %s: %w", topicName, partition, c.group, c.client.cause(ctx, err))
-		if kind := kindOf(err); ctx.Err() != nil || kind == ErrExpelled || kind == ErrTooLarge {
+		if kind := topic.KindOf(err); ctx.Err() != nil || kind == topic.ErrExpelled || kind == topic.ErrTooLarge {
 			return err
 		}
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"weir/internal/topic"
 
 	kafkago "github.com/segmentio/kafka-go"
 )
@@ -26,7 +27,7 @@ type committer struct {
 type waitingCommit struct {
 	topic     string
 	partition int
-	commit    Commit
+	commit    topic.Commit
 	answered  chan struct{}
 	err       error
 }
@@ -39,9 +40,9 @@ func newCommitter(c *Client, group string, next *kafkago.Generation) *committer 
 }
 
 // commit returns the coordinator's result for a partition's commit.
-func (c *committer) commit(ctx context.Context, topic string, partition int, commit Commit) error {
+func (c *committer) commit(ctx context.Context, name string, partition int, commit topic.Commit) error {
 	for {
-		err := c.once(ctx, &waitingCommit{topic: topic, partition: partition, commit: commit, answered: make(chan struct{})})
+		err := c.once(ctx, &waitingCommit{topic: name, partition: partition, commit: commit, answered: make(chan struct{})})
 		switch {
 		case !errors.Is(err, errUnsent):
 			return err
@@ -125,5 +126,5 @@ func (w *waitingCommit) result(response *kafkago.OffsetCommitResponse) error {
 			return p.Error
 		}
 	}
-	return errorf(ErrOther, "the coordinator's answer does not mention the partition")
+	return topic.Errorf(topic.ErrOther, "the coordinator's answer does not mention the partition")
 }

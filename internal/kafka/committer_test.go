@@ -13,18 +13,19 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 const committed = 12 // partitions
 
 // together runs a function with the claims of all partitions at the same time, and returns the commits afterwards.
-func together(t *testing.T, client *kafka.Client, own func(context.Context, *kafka.Claim) error) []kafka.Commit {
+func together(t *testing.T, client *kafka.Client, own func(context.Context, *topic.Claim) error) []topic.Commit {
 	t.Helper()
-	topic := newTopic(t, client, committed)
+	name := newTopic(t, client, committed)
 	ctx, leave := context.WithCancel(within(t, time.Minute))
 	defer leave()
 	var owning atomic.Int32
-	err := client.RunGroup(ctx, kafka.Group{Name: topic, Topics: map[string]int{topic: committed}}, func(ctx context.Context, claim *kafka.Claim) error {
+	err := client.RunGroup(ctx, topic.Group{Name: name, Topics: map[string]int{name: committed}}, func(ctx context.Context, claim *topic.Claim) error {
 		err := own(ctx, claim)
 		if owning.Add(1) == committed {
 			leave()
@@ -34,7 +35,7 @@ func together(t *testing.T, client *kafka.Client, own func(context.Context, *kaf
 	if err != nil {
 		t.Fatal(err)
 	}
-	commits, err := client.Committed(within(t, time.Minute), topic, topic)
+	commits, err := client.Committed(within(t, time.Minute), name, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,18 +54,18 @@ func TestCommitsGoTogether(t *testing.T) {
 	})
 	var ready sync.WaitGroup
 	ready.Add(committed)
-	commits := together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *kafka.Claim) error {
+	commits := together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *topic.Claim) error {
 		ready.Done()
 		ready.Wait()
 		for round := range rounds {
-			if err := claim.Commit(ctx, kafka.Commit{Offset: int64(round), Metadata: fmt.Sprint(claim.Partition)}); err != nil {
+			if err := claim.Commit(ctx, topic.Commit{Offset: int64(round), Metadata: fmt.Sprint(claim.Partition)}); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	for p, commit := range commits {
-		if commit != (kafka.Commit{Offset: rounds - 1, Metadata: fmt.Sprint(p)}) {
+		if commit != (topic.Commit{Offset: rounds - 1, Metadata: fmt.Sprint(p)}) {
 			t.Errorf("partition %d: %v", p, commit)
 		}
 	}
@@ -95,9 +96,9 @@ func TestOneOfTheCommitsIsRefused(t *testing.T) {
 		}
 		return answer, nil, refused
 	})
-	together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *kafka.Claim) error {
-		err := claim.Commit(ctx, kafka.Commit{Offset: 1})
-		if expelled := errors.Is(err, kafka.ErrExpelled); expelled != (claim.Partition == 3) {
+	together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *topic.Claim) error {
+		err := claim.Commit(ctx, topic.Commit{Offset: 1})
+		if expelled := errors.Is(err, topic.ErrExpelled); expelled != (claim.Partition == 3) {
 			t.Errorf("partition %d: %v", claim.Partition, err)
 		}
 		return nil
@@ -118,24 +119,24 @@ func TestGivingUpACommitEndsNoOther(t *testing.T) {
 	})
 	first, gaveUp := make(chan struct{}), make(chan struct{})
 	var one sync.Once
-	commits := together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *kafka.Claim) error {
+	commits := together(t, kafkatest.Client(t, config), func(ctx context.Context, claim *topic.Claim) error {
 		mine := false
 		one.Do(func() { mine = true })
 		if !mine {
 			<-first
-			return claim.Commit(ctx, kafka.Commit{Offset: 5})
+			return claim.Commit(ctx, topic.Commit{Offset: 5})
 		}
 		impatient, cancel := context.WithCancel(ctx)
 		time.AfterFunc(200*time.Millisecond, func() {
 			close(first)
 			cancel()
 		})
-		if err := claim.Commit(impatient, kafka.Commit{Offset: 4}); !errors.Is(err, context.Canceled) {
+		if err := claim.Commit(impatient, topic.Commit{Offset: 4}); !errors.Is(err, context.Canceled) {
 			t.Errorf("who gave up is told %v", err)
 		}
 		close(gaveUp)
 		close(hold)
-		return claim.Commit(ctx, kafka.Commit{Offset: 5})
+		return claim.Commit(ctx, topic.Commit{Offset: 5})
 	})
 	<-gaveUp
 	for p, commit := range commits {

@@ -14,8 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 // A cleaned log is a log after the log cleaner: segments of batches, from which records and complete batches are
@@ -210,18 +210,18 @@ func cleanAtRandom(random *rand.Rand) cleaned {
 func TestCompactedOnKafka(t *testing.T) {
 	t.Parallel()
 	client := kafkatest.Client(t, onReal(t))
-	topic := newTopic(t, client, 1, "cleanup.policy=compact", "segment.ms=1000", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=1000")
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+	name := newTopic(t, client, 1, "cleanup.policy=compact", "segment.ms=1000", "min.cleanable.dirty.ratio=0.001", "max.compaction.lag.ms=1000")
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
 	ctx := within(t, 5*time.Minute)
 	const keys = 97
 	latest := map[string]string{}
 	deadline := time.Now().Add(4 * time.Minute)
 	for round := 0; ; round++ {
-		var batch []kafka.Message
+		var batch []topic.Message
 		for i := range 300 {
 			key, value := fmt.Sprintf("key-%d", (i*i+round)%keys), fmt.Sprintf("%d.%d", round, i)
 			latest[key] = value
-			batch = append(batch, kafka.Message{Key: []byte(key), Value: []byte(value)})
+			batch = append(batch, topic.Message{Key: []byte(key), Value: []byte(value)})
 		}
 		if err := producer.Send(ctx, batch...); err != nil {
 			t.Fatal(err)
@@ -229,7 +229,7 @@ func TestCompactedOnKafka(t *testing.T) {
 		if round%5 != 0 {
 			continue
 		}
-		records := readAll(t, client, topic, 0, 0)
+		records := readAll(t, client, name, 0, 0)
 		if written := 300 * round; round > 20 && len(records) < written/4 {
 			t.Logf("%d of %d records were left after %d rounds", len(records), written, round)
 			break // much was cleaned away
@@ -242,7 +242,7 @@ func TestCompactedOnKafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, last := map[string]string{}, int64(-1)
-	for _, r := range readAll(t, client, topic, 0, 0) {
+	for _, r := range readAll(t, client, name, 0, 0) {
 		if r.Offset <= last {
 			t.Fatalf("offset %d after %d", r.Offset, last)
 		}

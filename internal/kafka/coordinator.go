@@ -12,6 +12,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/internal/sleep"
+	"weir/internal/topic"
 )
 
 // A coordinator connects kafka-go's ConsumerGroup to the broker that coordinates its group.
@@ -35,10 +36,10 @@ type coordinator struct {
 }
 
 // newCoordinator makes one; end ends the context of dial.
-func newCoordinator(c *Client, group Group, place *place, end context.CancelFunc) *coordinator {
+func newCoordinator(c *Client, group topic.Group, place *place, end context.CancelFunc) *coordinator {
 	found := &coordinator{client: c, group: group.Name, place: place, end: end}
-	for topic := range group.Topics {
-		found.topic = topic
+	for name := range group.Topics {
+		found.topic = name
 	}
 	return found
 }
@@ -57,7 +58,7 @@ func (f *coordinator) dial(ctx context.Context) (net.Conn, error) {
 		}
 
 		if ctx.Err() != nil {
-			return nil, errorf(ErrClosed, "the group %s was left", f.group)
+			return nil, topic.Errorf(topic.ErrClosed, "the group %s was left", f.group)
 		}
 
 		pause := t.another(time.Now())
@@ -97,7 +98,7 @@ func (f *coordinator) remember(conn net.Conn) (net.Conn, error) {
 	defer f.mu.Unlock()
 	if f.closed {
 		conn.Close()
-		return nil, errorf(ErrClosed, "the group %s was left", f.group)
+		return nil, topic.Errorf(topic.ErrClosed, "the group %s was left", f.group)
 	}
 	f.open = append(f.open[max(0, len(f.open)-3):], conn) // kafka-go has closed older ones
 	return conn, nil

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/real"
 )
 
@@ -26,14 +27,14 @@ type traffic struct {
 	stopped    chan struct{}
 }
 
-func startTraffic(t *testing.T, client *kafka.Client, topic string, partitions int) *traffic {
+func startTraffic(t *testing.T, client *kafka.Client, name string, partitions int) *traffic {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &traffic{t: t, client: client, topic: topic, partitions: upTo(partitions), stop: cancel, stopped: make(chan struct{})}
+	f := &traffic{t: t, client: client, topic: name, partitions: upTo(partitions), stop: cancel, stopped: make(chan struct{})}
 	go func() {
 		defer close(f.stopped)
-		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: partitions})
+		producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: partitions})
 		for ctx.Err() == nil {
-			var batch []kafka.Message
+			var batch []topic.Message
 			for _, p := range f.partitions {
 				batch = append(batch, f.written.message(p, f.sent, fmt.Appendf(nil, "%d", f.sent)))
 			}
@@ -82,11 +83,11 @@ func (f *traffic) check() {
 }
 
 // follow reads a partition to the end of the test and fails it when an offset is skipped.
-func follow(t *testing.T, ctx context.Context, client *kafka.Client, topic string) (done chan struct{}) {
+func follow(t *testing.T, ctx context.Context, client *kafka.Client, name string) (done chan struct{}) {
 	done = make(chan struct{})
 	go func() {
 		defer close(done)
-		reader := client.NewReader(topic, 0, 0)
+		reader := client.NewReader(name, 0, 0)
 		next := int64(0)
 		for ctx.Err() == nil {
 			records, err := reader.Fetch(ctx)
@@ -111,16 +112,16 @@ func TestABrokerDies(t *testing.T) {
 	cluster := kafkatest.Real(t, kafkatest.Options{Brokers: 3})
 	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
 	const partitions = 6
-	topic := newTopic(t, client, partitions)
-	f := startTraffic(t, client, topic, partitions)
+	name := newTopic(t, client, partitions)
+	f := startTraffic(t, client, name, partitions)
 	ctx, cancel := context.WithCancel(context.Background())
-	followed := follow(t, ctx, client, topic)
+	followed := follow(t, ctx, client, name)
 	l := newLedger(t)
-	join(t, client, kafka.Group{Name: topic, Topics: map[string]int{topic: partitions}, Session: 6 * time.Second}, l.working("one"))
+	join(t, client, topic.Group{Name: name, Topics: map[string]int{name: partitions}, Session: 6 * time.Second}, l.working("one"))
 	l.await("one", partitions)
 	id := l.member("one")
 	f.flows()
-	victim := coordinatorOf(t, cluster, topic)
+	victim := coordinatorOf(t, cluster, name)
 	killed := time.Now()
 	cluster.Kill(victim)
 	f.flows()
@@ -150,10 +151,10 @@ func TestTheBrokerDies(t *testing.T) {
 	real.Long(t)
 	cluster := kafkatest.Shared(t)
 	client := kafkatest.Client(t, onReal(t))
-	topic := newTopic(t, client, 2)
-	f := startTraffic(t, client, topic, 2)
+	name := newTopic(t, client, 2)
+	f := startTraffic(t, client, name, 2)
 	ctx, cancel := context.WithCancel(context.Background())
-	followed := follow(t, ctx, client, topic)
+	followed := follow(t, ctx, client, name)
 	f.flows()
 	killed := time.Now()
 	cluster.Kill(0)
@@ -186,8 +187,8 @@ func TestTheBrokerDies(t *testing.T) {
 }
 
 // working is an owner without a commit: its coordinator may be gone when it returns.
-func (l *ledger) working(name string) kafka.Owner {
-	return func(ctx context.Context, claim *kafka.Claim) error {
+func (l *ledger) working(name string) topic.Owner {
+	return func(ctx context.Context, claim *topic.Claim) error {
 		l.take(name, claim)
 		<-ctx.Done()
 		l.mu.Lock()

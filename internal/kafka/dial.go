@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"weir/internal/topic"
 )
 
 // A dialer makes all connections of a client and knows which are open, so that they can be closed and the
@@ -42,7 +43,7 @@ func newDialer(config Config) *dialer {
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	plain, err := d.connect(ctx, network, address)
 	if err != nil {
-		return nil, &causeError{Text: fmt.Sprintf("broker %s cannot be reached: %s", address, innermost(err)), Kind: ErrUnreachable, Cause: err}
+		return nil, &topic.Error{Text: fmt.Sprintf("broker %s cannot be reached: %s", address, innermost(err)), Kind: topic.ErrUnreachable, Cause: err}
 	}
 
 	conn := plain
@@ -63,7 +64,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 func (d *dialer) handshake(ctx context.Context, plain net.Conn, address string) (net.Conn, error) {
 	config, err := d.secure.config()
 	if err != nil {
-		return nil, &causeError{Text: "kafka.tls: " + err.Error(), Kind: ErrTLS, Cause: err}
+		return nil, &topic.Error{Text: "kafka.tls: " + err.Error(), Kind: topic.ErrTLS, Cause: err}
 	}
 	config.ServerName, _, _ = net.SplitHostPort(address)
 	secured := tls.Client(plain, config)
@@ -78,16 +79,16 @@ func (d *dialer) handshakeFault(address string, err error) error {
 	var noTLS tls.RecordHeaderError
 	switch {
 	case errors.As(err, &untrusted):
-		return errorf(ErrTLS, "the certificate of broker %s is not accepted: %s", address, untrusted.Err)
+		return topic.Errorf(topic.ErrTLS, "the certificate of broker %s is not accepted: %s", address, untrusted.Err)
 	case errors.As(err, &noTLS), errors.Is(err, io.EOF):
-		return errorf(ErrTLS, "broker %s does not speak TLS: remove kafka.tls, or use its port for TLS", address)
+		return topic.Errorf(topic.ErrTLS, "broker %s does not speak TLS: remove kafka.tls, or use its port for TLS", address)
 	case isAlert(err):
 		return d.alert(address, err)
 	case errors.Is(err, context.DeadlineExceeded):
-		return errorf(ErrUnreachable, "broker %s does not answer", address)
+		return topic.Errorf(topic.ErrUnreachable, "broker %s does not answer", address)
 	}
 
-	return &causeError{Text: fmt.Sprintf("TLS with broker %s fails: %s", address, err), Kind: ErrTLS, Cause: err}
+	return &topic.Error{Text: fmt.Sprintf("TLS with broker %s fails: %s", address, err), Kind: topic.ErrTLS, Cause: err}
 }
 
 // isAlert reports whether the other side refuses us by a TLS alert. With TLS 1.3 alerts come after the handshake.
@@ -98,16 +99,16 @@ func isAlert(err error) bool {
 
 func (d *dialer) alert(address string, err error) error {
 	if d.secure.Cert == "" {
-		return errorf(ErrTLS, "broker %s wants a client's certificate: set kafka.tls.cert and kafka.tls.key (%s)", address, innermost(err))
+		return topic.Errorf(topic.ErrTLS, "broker %s wants a client's certificate: set kafka.tls.cert and kafka.tls.key (%s)", address, innermost(err))
 	}
-	return errorf(ErrTLS, "broker %s refuses our certificate %s: %s", address, d.secure.Cert, innermost(err))
+	return topic.Errorf(topic.ErrTLS, "broker %s refuses our certificate %s: %s", address, d.secure.Cert, innermost(err))
 }
 
 func (d *dialer) remember(conn net.Conn, address string) (net.Conn, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		return nil, errorf(ErrClosed, "the client is closed")
+		return nil, topic.Errorf(topic.ErrClosed, "the client is closed")
 	}
 	c := &connection{Conn: conn, dialer: d, address: address}
 	d.open[c] = struct{}{}
@@ -159,7 +160,7 @@ func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	switch {
 	case c.dialer.secure == nil && c.read == 0 && n > 0 && b[0] == tlsAlert:
-		return 0, errorf(ErrTLS, "broker %s speaks TLS: set kafka.tls", c.address)
+		return 0, topic.Errorf(topic.ErrTLS, "broker %s speaks TLS: set kafka.tls", c.address)
 	case errors.Is(err, io.EOF):
 		err = c.ended()
 	case isAlert(err):
@@ -181,7 +182,7 @@ func (c *connection) ended() error {
 	case c.dialer.user != "" && c.requests <= c.dialer.logged:
 		hint = fmt.Sprintf(" during the login; it may refuse user %q", c.dialer.user)
 	}
-	return errorf(ErrUnreachable, "broker %s closed the connection%s", c.address, hint)
+	return topic.Errorf(topic.ErrUnreachable, "broker %s closed the connection%s", c.address, hint)
 }
 
 // innermost returns the error at the bottom, without the repetitions of the layers.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"weir/internal/topic"
 )
 
 const (
@@ -50,7 +51,7 @@ type request struct {
 
 type batch struct {
 	partition int
-	messages  []Message // the first of the partition's queue
+	messages  []topic.Message // the first of the partition's queue
 	base      int64
 	err       error
 }
@@ -130,7 +131,7 @@ func (d *dispatcher) launch(ctx context.Context, now time.Time) time.Duration {
 		leader := d.leaders[partition]
 		switch {
 		case leader < 0:
-			d.failed(partition, now, errorf(ErrNoLeader, "the partition has no leader at the moment"))
+			d.failed(partition, now, topic.Errorf(topic.ErrNoLeader, "the partition has no leader at the moment"))
 			wait = firstPause
 		// A partition that failed is sent alone, so that it cannot fail the others of its broker again.
 		case d.lanes[partition].trouble.times > 0:
@@ -182,7 +183,7 @@ func (d *dispatcher) refresh(ctx context.Context, now time.Time) time.Duration {
 	if d.leaders != nil && now.Sub(d.asked) < leadersGoodFor {
 		return 0
 	}
-	topic, err := d.client.topic(ctx, d.config.Topic)
+	found, err := d.client.topic(ctx, d.config.Topic)
 	if err != nil {
 		if ctx.Err() == nil {
 			d.client.errorLog.note("produce", fmt.Errorf("producing: %w", err))
@@ -198,7 +199,7 @@ func (d *dispatcher) refresh(ctx context.Context, now time.Time) time.Duration {
 
 	// All of them again, so that a partition that has lost its leader has none here either.
 	d.leaders = slices.Repeat([]int{-1}, len(d.lanes))
-	for _, partition := range topic.Partitions {
+	for _, partition := range found.Partitions {
 		if partition.ID < len(d.leaders) && partition.Leader.Host != "" { // a partition without a leader names no broker
 			d.leaders[partition.ID] = partition.Leader.ID
 		}
@@ -274,7 +275,7 @@ func (d *dispatcher) settle(ctx context.Context, r *request, now time.Time) {
 		switch {
 		case err == nil:
 			d.written(b, lane)
-		case errors.Is(err, ErrPermanent):
+		case errors.Is(err, topic.ErrPermanent):
 			d.refused(b, lane, now, err)
 		case ctx.Err() == nil:
 			d.failed(b.partition, now, err)
@@ -299,14 +300,14 @@ func (d *dispatcher) written(b *batch, lane *lane) {
 // its topic allows, but not larger than Kafka does by default, waits until the topic allows it.
 func (d *dispatcher) refused(b *batch, lane *lane, now time.Time, err error) {
 	switch {
-	case len(b.messages) == 1 && errors.Is(err, ErrTooLarge) && b.size() <= maxBatchBytes:
-		d.failed(b.partition, now, errorf(ErrTooLarge, "the topic takes no record of %d bytes; raise its max.message.bytes, and the brokers' message.max.bytes, to 1048588", b.size()))
+	case len(b.messages) == 1 && errors.Is(err, topic.ErrTooLarge) && b.size() <= maxBatchBytes:
+		d.failed(b.partition, now, topic.Errorf(topic.ErrTooLarge, "the topic takes no record of %d bytes; raise its max.message.bytes, and the brokers' message.max.bytes, to 1048588", b.size()))
 	case len(b.messages) == 1:
 		err = fmt.Errorf("producing to %s/%d: %w", d.config.Topic, b.partition, err)
 		d.client.errorLog.note("produce", err)
 		done(b.messages, 0, err)
 		d.release(b.partition, b.messages)
-	case errors.Is(err, ErrTooLarge):
+	case errors.Is(err, topic.ErrTooLarge):
 		lane.maxBytes = max(b.size()/2, 1)
 	default:
 		lane.maxRecords = len(b.messages) / 2

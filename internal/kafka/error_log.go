@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -37,7 +38,7 @@ func newErrorLog(logger *slog.Logger, registerer prometheus.Registerer) *errorLo
 
 // note counts an error of an operation (produce, fetch, group, commit) and logs it unless it was just logged.
 func (f *errorLog) note(operation string, err error) {
-	kind := kindOf(err)
+	kind := topic.KindOf(err)
 	f.total.WithLabelValues(operation, kind.Error()).Inc()
 	if times, due := f.due(errorKey{operation, kind}); due {
 		f.logger.Warn("Kafka: "+err.Error(), "operation", operation, "times", times)

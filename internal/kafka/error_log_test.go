@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -19,13 +20,13 @@ func TestErrorsOnceAMinute(t *testing.T) {
 	f := newErrorLog(slog.New(slog.NewTextHandler(&log, nil)), registry)
 	now := time.Unix(1_000_000, 0)
 	f.now = func() time.Time { return now }
-	away := errorf(ErrUnreachable, "away")
+	away := topic.Errorf(topic.ErrUnreachable, "away")
 	for range 180 { // three minutes
 		f.note("fetch", away)
 		now = now.Add(time.Second)
 	}
 	f.note("produce", away)
-	f.note("fetch", errorf(ErrNoTopic, "missing"))
+	f.note("fetch", topic.Errorf(topic.ErrNoTopic, "missing"))
 	f.note("fetch", errors.New("of no kind"))
 	f.over("fetch", "it can be read", now.Add(-3*time.Minute))
 	f.over("fetch", "it can be read", now.Add(-3*time.Minute))

@@ -9,49 +9,19 @@ import (
 	"weir/internal/topic"
 )
 
-// The kinds of errors, which package topic explains.
-var (
-	ErrUnreachable = topic.ErrUnreachable
-	ErrTLS         = topic.ErrTLS
-	ErrLogin       = topic.ErrLogin
-	ErrForbidden   = topic.ErrForbidden
-	ErrNoTopic     = topic.ErrNoTopic
-	ErrNoLeader    = topic.ErrNoLeader
-	ErrPartitions  = topic.ErrPartitions
-	ErrSettings    = topic.ErrSettings
-	ErrInvalid     = topic.ErrInvalid
-	ErrTooLarge    = topic.ErrTooLarge
-	ErrTrimmed     = topic.ErrTrimmed
-	ErrPastEnd     = topic.ErrPastEnd
-	ErrExpelled    = topic.ErrExpelled
-	ErrFull        = topic.ErrFull
-	ErrClosed      = topic.ErrClosed
-	ErrOther       = topic.ErrOther
-	ErrPermanent   = topic.ErrPermanent
-)
-
 // kinds are the errors of brokers by kind.
 var kinds = map[error][]kafkago.Error{
-	ErrUnreachable: {kafkago.RequestTimedOut, kafkago.NetworkException, kafkago.BrokerNotAvailable},
-	ErrLogin:       {kafkago.SASLAuthenticationFailed, kafkago.IllegalSASLState, kafkago.UnsupportedSASLMechanism},
-	ErrForbidden:   {kafkago.TopicAuthorizationFailed, kafkago.GroupAuthorizationFailed, kafkago.ClusterAuthorizationFailed},
-	ErrNoTopic:     {kafkago.UnknownTopicOrPartition},
-	ErrNoLeader:    {kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition, kafkago.ReplicaNotAvailable, kafkago.FencedLeaderEpoch, kafkago.UnknownLeaderEpoch},
-	ErrSettings: {kafkago.InvalidTopic, kafkago.InvalidConfiguration, kafkago.InvalidReplicationFactor,
+	topic.ErrUnreachable: {kafkago.RequestTimedOut, kafkago.NetworkException, kafkago.BrokerNotAvailable},
+	topic.ErrLogin:       {kafkago.SASLAuthenticationFailed, kafkago.IllegalSASLState, kafkago.UnsupportedSASLMechanism},
+	topic.ErrForbidden:   {kafkago.TopicAuthorizationFailed, kafkago.GroupAuthorizationFailed, kafkago.ClusterAuthorizationFailed},
+	topic.ErrNoTopic:     {kafkago.UnknownTopicOrPartition},
+	topic.ErrNoLeader:    {kafkago.LeaderNotAvailable, kafkago.NotLeaderForPartition, kafkago.ReplicaNotAvailable, kafkago.FencedLeaderEpoch, kafkago.UnknownLeaderEpoch},
+	topic.ErrSettings: {kafkago.InvalidTopic, kafkago.InvalidConfiguration, kafkago.InvalidReplicationFactor,
 		kafkago.InvalidPartitionNumber, kafkago.PolicyViolation},
-	ErrInvalid:  {kafkago.InvalidRecord}, // not InvalidTimestamp: a record gets a new time whenever it is sent again
-	ErrTooLarge: {kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge, kafkago.OffsetMetadataTooLarge},
-	ErrExpelled: {kafkago.IllegalGeneration, kafkago.UnknownMemberId, kafkago.RebalanceInProgress, kafkago.FencedInstanceID},
+	topic.ErrInvalid:  {kafkago.InvalidRecord}, // not InvalidTimestamp: a record gets a new time whenever it is sent again
+	topic.ErrTooLarge: {kafkago.MessageSizeTooLarge, kafkago.RecordListTooLarge, kafkago.OffsetMetadataTooLarge},
+	topic.ErrExpelled: {kafkago.IllegalGeneration, kafkago.UnknownMemberId, kafkago.RebalanceInProgress, kafkago.FencedInstanceID},
 }
-
-// A causeError is an error in plain words.
-type causeError = topic.Error
-
-func errorf(kind error, format string, arguments ...any) *causeError {
-	return topic.Errorf(kind, format, arguments...)
-}
-
-func kindOf(err error) error { return topic.KindOf(err) }
 
 func kindOfCode(code kafkago.Error) error {
 	for kind, codes := range kinds {
@@ -59,18 +29,18 @@ func kindOfCode(code kafkago.Error) error {
 			return kind
 		}
 	}
-	return ErrOther
+	return topic.ErrOther
 }
 
 // explained turns a broker's error into plain words: the broker's own, except where the configuration can solve it.
 func (c *Client) explained(code kafkago.Error, err error) error {
 	kind, line := kindOfCode(code), err.Error()
 	switch kind {
-	case ErrNoTopic:
+	case topic.ErrNoTopic:
 		line = "the topic does not exist"
-	case ErrLogin:
+	case topic.ErrLogin:
 		line = c.refusal(code)
-	case ErrForbidden:
+	case topic.ErrForbidden:
 		line = fmt.Sprintf("%s may not do this: %s", c.user(), code.Title())
 	}
 	return &topic.Error{Text: line, Kind: kind, Cause: err}

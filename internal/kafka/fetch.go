@@ -12,6 +12,7 @@ import (
 	"github.com/segmentio/kafka-go/protocol"
 	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
 
+	"weir/internal/topic"
 	"weir/internal/varint"
 )
 
@@ -40,7 +41,7 @@ type answer struct {
 	throttle time.Duration
 	code     int16
 	found    bool // the partition is in it
-	span     Span
+	span     topic.Span
 	batches  []byte // of records; the last may be cut off
 	buffer   []byte // contains the batches
 }
@@ -49,11 +50,11 @@ type answer struct {
 func (*answer) ApiKey() protocol.ApiKey { return protocol.Fetch } //nolint:revive // kafka-go calls it so
 
 // fetch asks for records. From now on the buffer belongs to the answer. A broker's refusal also returns its answer.
-func (c *Client) fetch(ctx context.Context, topic string, partition int, offset int64, most int, buffer []byte) (*answer, error) {
+func (c *Client) fetch(ctx context.Context, name string, partition int, offset int64, most int, buffer []byte) (*answer, error) {
 	asked := fetchapi.RequestPartition{Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: offset, LogStartOffset: -1, PartitionMaxBytes: int32(most)}
 	request := &fetch{most: most, buffer: buffer, Request: fetchapi.Request{
 		ReplicaID: -1, MaxWaitTime: int32(longPoll.Milliseconds()), MinBytes: 1, MaxBytes: int32(most), SessionID: -1, SessionEpoch: -1,
-		Topics: []fetchapi.RequestTopic{{Topic: topic, Partitions: []fetchapi.RequestPartition{asked}}},
+		Topics: []fetchapi.RequestTopic{{Topic: name, Partitions: []fetchapi.RequestPartition{asked}}},
 	}}
 
 	// Well above longPoll: an answer without records is no failure.

@@ -13,14 +13,15 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 // TestAThrottledFetch makes a broker answer as Kafka does when a quota is used up: only with how long to wait.
 func TestAThrottledFetch(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "log"))
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "log", Partitions: 1})
-	if err := producer.Send(t.Context(), kafka.Message{Value: []byte("a hit")}); err != nil {
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "log", Partitions: 1})
+	if err := producer.Send(t.Context(), topic.Message{Value: []byte("a hit")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := producer.Close(t.Context()); err != nil {
@@ -55,7 +56,7 @@ func TestARefusalThatThrottles(t *testing.T) {
 		return response, nil, true
 	})
 	reader := kafkatest.Client(t, config).NewReader("log", 0, 0)
-	if _, err := reader.Fetch(within(t, time.Minute)); !errors.Is(err, kafka.ErrNoLeader) {
+	if _, err := reader.Fetch(within(t, time.Minute)); !errors.Is(err, topic.ErrNoLeader) {
 		t.Fatal(err)
 	}
 	cluster.ControlKey(int16(kmsg.Fetch), func(request kmsg.Request) (kmsg.Response, error, bool) {
@@ -76,10 +77,10 @@ func TestARefusalThatThrottles(t *testing.T) {
 func TestAFetchThatIsGivenUp(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "log"))
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "log", Partitions: 1})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "log", Partitions: 1})
 	defer producer.Close(context.WithoutCancel(t.Context()))
 	send := func(value string) {
-		if err := producer.Send(t.Context(), kafka.Message{Value: []byte(value)}); err != nil {
+		if err := producer.Send(t.Context(), topic.Message{Value: []byte(value)}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/internal/sleep"
+	"weir/internal/topic"
 )
 
 const (
@@ -32,7 +33,7 @@ const (
 // longer than Rebalance. A member whose coordinator dies waits for the next one and keeps its place, without partitions
 // meanwhile. RunGroup waits for a topic that does not exist: joining would make Kafka create it with one partition. A
 // member that was suspended past its session learns of it only at its next commit.
-func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
+func (c *Client) RunGroup(ctx context.Context, group topic.Group, own topic.Owner) error {
 	m, err := c.newMember(group, own)
 	if err != nil {
 		return err
@@ -68,8 +69,8 @@ func (c *Client) RunGroup(ctx context.Context, group Group, own Owner) error {
 // A member is one run of a group.
 type member struct {
 	client *Client
-	group  Group
-	own    Owner
+	group  topic.Group
+	own    topic.Owner
 	cancel context.CancelCauseFunc // has the member leave
 
 	joined      *kafkago.ConsumerGroup
@@ -82,7 +83,7 @@ type member struct {
 	trouble     trouble        // with joining
 }
 
-func (c *Client) newMember(group Group, own Owner) (*member, error) {
+func (c *Client) newMember(group topic.Group, own topic.Owner) (*member, error) {
 	if group.Name == "" || len(group.Topics) == 0 {
 		return nil, errors.New("a group needs a name and a topic")
 	}
@@ -131,7 +132,7 @@ func (m *member) awaitTopics(ctx context.Context) error {
 	var t trouble
 	for {
 		err := m.countPartitions(ctx)
-		if err == nil || errors.Is(err, ErrPartitions) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, topic.ErrPartitions) || ctx.Err() != nil {
 			return err
 		}
 		m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, err))
@@ -140,15 +141,15 @@ func (m *member) awaitTopics(ctx context.Context) error {
 }
 
 func (m *member) countPartitions(ctx context.Context) error {
-	for topic, want := range m.group.Topics {
-		found, err := m.client.Partitions(ctx, topic)
+	for name, want := range m.group.Topics {
+		found, err := m.client.Partitions(ctx, name)
 		if err != nil {
 			return err
 		}
 		if want != 0 && found != want {
-			return otherPartitions(topic, found, want)
+			return otherPartitions(name, found, want)
 		}
-		m.partitions[topic] = found
+		m.partitions[name] = found
 	}
 	return nil
 }
@@ -249,7 +250,7 @@ func (m *member) runOwners(staying, generation context.Context, next *kafkago.Ge
 	m.keepAlive(next, returned)
 }
 
-func (m *member) work(ctx context.Context, claim *Claim) {
+func (m *member) work(ctx context.Context, claim *topic.Claim) {
 	if err := m.own(ctx, claim); err != nil && ctx.Err() == nil {
 		m.cancel(err)
 	}
@@ -282,14 +283,14 @@ func (m *member) watch(staying, generation context.Context) {
 // changed reports whether a topic with any number of partitions has another number of them. It is an error for a topic
 // that must have a certain number.
 func (m *member) changed(ctx context.Context) (changed bool, err error) {
-	for topic, want := range m.group.Topics {
-		found, failed := m.client.Partitions(ctx, topic)
+	for name, want := range m.group.Topics {
+		found, failed := m.client.Partitions(ctx, name)
 		switch {
-		case failed != nil || found == m.partitions[topic]:
+		case failed != nil || found == m.partitions[name]:
 		case want == 0:
 			return true, err
 		default:
-			err = otherPartitions(topic, found, want)
+			err = otherPartitions(name, found, want)
 		}
 	}
 	return false, err

@@ -11,11 +11,12 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/internal/sleep"
+	"weir/internal/topic"
 )
 
 // Groups returns the states of the groups whose names begin with a prefix, and of the named groups, which need not
 // exist yet, sorted by name.
-func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]GroupState, error) {
+func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]topic.GroupState, error) {
 	names, err := c.groupNames(ctx, prefix)
 	if err != nil {
 		return nil, err
@@ -23,7 +24,7 @@ func (c *Client) Groups(ctx context.Context, prefix string, named ...string) ([]
 
 	names = append(names, named...)
 	slices.Sort(names)
-	var states []GroupState
+	var states []topic.GroupState
 	for _, name := range slices.Compact(names) {
 		state, err := c.settledState(ctx, name)
 		if err != nil {
@@ -58,7 +59,7 @@ func (c *Client) groupNames(ctx context.Context, prefix string) ([]string, error
 const settlePatience = 10 * time.Second
 
 // settledState returns a group's state once it has a coordinator.
-func (c *Client) settledState(ctx context.Context, name string) (GroupState, error) {
+func (c *Client) settledState(ctx context.Context, name string) (topic.GroupState, error) {
 	var t trouble
 	for {
 		state, err := c.groupState(ctx, name)
@@ -75,8 +76,8 @@ func unsettled(err error) bool {
 		errors.Is(err, kafkago.GroupLoadInProgress)
 }
 
-func (c *Client) groupState(ctx context.Context, name string) (GroupState, error) {
-	state := GroupState{Name: name, Commits: map[string]map[int]Commit{}}
+func (c *Client) groupState(ctx context.Context, name string) (topic.GroupState, error) {
+	state := topic.GroupState{Name: name, Commits: map[string]map[int]topic.Commit{}}
 	committed, err := c.kafka.OffsetFetch(ctx, &kafkago.OffsetFetchRequest{GroupID: name})
 	if err != nil {
 		return state, err
@@ -85,7 +86,7 @@ func (c *Client) groupState(ctx context.Context, name string) (GroupState, error
 		return state, committed.Error
 	}
 
-	for topic, partitions := range committed.Topics {
+	for topicName, partitions := range committed.Topics {
 		for _, p := range partitions {
 			if p.Error != nil {
 				return state, p.Error
@@ -95,10 +96,10 @@ func (c *Client) groupState(ctx context.Context, name string) (GroupState, error
 			if p.CommittedOffset < 0 {
 				continue
 			}
-			if state.Commits[topic] == nil {
-				state.Commits[topic] = map[int]Commit{}
+			if state.Commits[topicName] == nil {
+				state.Commits[topicName] = map[int]topic.Commit{}
 			}
-			state.Commits[topic][p.Partition] = Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
+			state.Commits[topicName][p.Partition] = topic.Commit{Offset: p.CommittedOffset, Metadata: p.Metadata}
 		}
 	}
 

@@ -13,19 +13,20 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 func TestGroups(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
-		topic := newTopic(t, client, 2)
-		prefix := topic + "."
+		name := newTopic(t, client, 2)
+		prefix := name + "."
 		ctx, leave := context.WithCancel(within(t, time.Minute))
 		committed, left := make(chan struct{}), make(chan error, 1)
 		go func() {
-			left <- client.RunGroup(ctx, kafka.Group{Name: prefix + "b", Topics: map[string]int{topic: 2}}, func(ctx context.Context, claim *kafka.Claim) error {
+			left <- client.RunGroup(ctx, topic.Group{Name: prefix + "b", Topics: map[string]int{name: 2}}, func(ctx context.Context, claim *topic.Claim) error {
 				if claim.Partition == 1 {
-					if err := claim.Commit(ctx, kafka.Commit{Offset: 7, Metadata: "note"}); err != nil {
+					if err := claim.Commit(ctx, topic.Commit{Offset: 7, Metadata: "note"}); err != nil {
 						t.Error(err)
 					}
 					close(committed)
@@ -35,20 +36,20 @@ func TestGroups(t *testing.T) {
 			})
 		}()
 		<-committed
-		none := kafka.GroupState{Name: prefix + "a", Commits: map[string]map[int]kafka.Commit{}}
-		one := kafka.GroupState{Name: prefix + "b", Members: 1, Commits: map[string]map[int]kafka.Commit{topic: {1: {Offset: 7, Metadata: "note"}}}}
-		groups(t, client, prefix, []kafka.GroupState{none, one}, prefix+"b", prefix+"a")
+		none := topic.GroupState{Name: prefix + "a", Commits: map[string]map[int]topic.Commit{}}
+		one := topic.GroupState{Name: prefix + "b", Members: 1, Commits: map[string]map[int]topic.Commit{name: {1: {Offset: 7, Metadata: "note"}}}}
+		groups(t, client, prefix, []topic.GroupState{none, one}, prefix+"b", prefix+"a")
 		leave()
 		if err := <-left; err != nil {
 			t.Error(err)
 		}
 		one.Members = 0
-		groups(t, client, prefix, []kafka.GroupState{one})
+		groups(t, client, prefix, []topic.GroupState{one})
 		groups(t, client, prefix+"none", nil)
 	})
 }
 
-func groups(t *testing.T, client *kafka.Client, prefix string, want []kafka.GroupState, named ...string) {
+func groups(t *testing.T, client *kafka.Client, prefix string, want []topic.GroupState, named ...string) {
 	t.Helper()
 	got, err := client.Groups(within(t, time.Minute), prefix, named...)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
@@ -74,5 +75,5 @@ func TestGroupsWaitForTheCoordinator(t *testing.T) {
 	client := kafkatest.Client(t, config)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetFetch}, Err: kerr.NotCoordinator, Count: 1})
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeGroups}, Err: kerr.CoordinatorLoadInProgress, Count: 1})
-	groups(t, client, "", []kafka.GroupState{{Name: "g", Commits: map[string]map[int]kafka.Commit{}}}, "g")
+	groups(t, client, "", []topic.GroupState{{Name: "g", Commits: map[string]map[int]topic.Commit{}}}, "g")
 }

@@ -19,6 +19,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/wait"
 )
 
@@ -38,12 +39,12 @@ func newLedger(t *testing.T) *ledger {
 }
 
 // own is an owner that records itself, and needs a while for its checkpoint.
-func (l *ledger) own(name string) kafka.Owner {
-	return func(ctx context.Context, claim *kafka.Claim) error {
+func (l *ledger) own(name string) topic.Owner {
+	return func(ctx context.Context, claim *topic.Claim) error {
 		checkpoint := l.take(name, claim)
 		<-ctx.Done()
 		time.Sleep(checkpoint)
-		err := claim.Commit(context.WithoutCancel(ctx), kafka.Commit{Offset: 7, Metadata: name})
+		err := claim.Commit(context.WithoutCancel(ctx), topic.Commit{Offset: 7, Metadata: name})
 		if err != nil {
 			l.t.Errorf("%s: the checkpoint of partition %d: %v", name, claim.Partition, err)
 		}
@@ -54,7 +55,7 @@ func (l *ledger) own(name string) kafka.Owner {
 	}
 }
 
-func (l *ledger) take(name string, claim *kafka.Claim) (checkpoint time.Duration) {
+func (l *ledger) take(name string, claim *topic.Claim) (checkpoint time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if other := l.owner[claim.Partition]; other != "" {
@@ -106,7 +107,7 @@ func (l *ledger) await(name string, partitions int) {
 }
 
 // join runs a member until the returned function is called, which waits for its end.
-func join(t *testing.T, client *kafka.Client, group kafka.Group, own kafka.Owner) (leave func()) {
+func join(t *testing.T, client *kafka.Client, group topic.Group, own topic.Owner) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	left := make(chan error, 1)
@@ -143,8 +144,8 @@ func giveUpAfterCheckpoint(t *testing.T, config kafka.Config, session, otherSess
 	var log lines
 	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	client := kafkatest.Client(t, config)
-	topic := newTopic(t, client, partitions)
-	group := kafka.Group{Name: topic, Topics: map[string]int{topic: partitions}, Session: session, Rebalance: 30 * time.Second}
+	name := newTopic(t, client, partitions)
+	group := topic.Group{Name: name, Topics: map[string]int{name: partitions}, Session: session, Rebalance: 30 * time.Second}
 	l := newLedger(t)
 	l.setCheckpoint(session * 3 / 2)
 	leaveOne := join(t, client, group, l.own("one"))
@@ -161,12 +162,12 @@ func giveUpAfterCheckpoint(t *testing.T, config kafka.Config, session, otherSess
 	leaveTwo()
 	l.await("one", partitions)
 	leaveOne()
-	commits, err := client.Committed(within(t, time.Minute), topic, topic)
+	commits, err := client.Committed(within(t, time.Minute), name, name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for p, commit := range commits {
-		if commit != (kafka.Commit{Offset: 7, Metadata: "one"}) {
+		if commit != (topic.Commit{Offset: 7, Metadata: "one"}) {
 			t.Errorf("partition %d: %+v is committed", p, commit)
 		}
 	}
@@ -180,7 +181,7 @@ func TestGroupMovesNoMoreThanItMust(t *testing.T) {
 	t.Parallel()
 	_, config := fake(t, kfake.SeedTopics(12, "hits"))
 	client := kafkatest.Client(t, config)
-	group := kafka.Group{Name: "g", Topics: map[string]int{"hits": 12}, Session: 6 * time.Second}
+	group := topic.Group{Name: "g", Topics: map[string]int{"hits": 12}, Session: 6 * time.Second}
 	l := newLedger(t)
 	join(t, client, group, l.own("one"))
 	l.await("one", 12)
@@ -210,7 +211,7 @@ func TestGroupKeepsItsPlace(t *testing.T) {
 	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(4, "hits"))
 	client := kafkatest.Client(t, config)
 	l := newLedger(t)
-	join(t, client, kafka.Group{Name: "g", Topics: map[string]int{"hits": 4}, Session: 6 * time.Second}, l.own("one"))
+	join(t, client, topic.Group{Name: "g", Topics: map[string]int{"hits": 4}, Session: 6 * time.Second}, l.own("one"))
 	l.await("one", 4)
 	id := l.member("one")
 	// The coordinator closes the connection at a heartbeat, and then loads for a while.
@@ -235,7 +236,7 @@ func TestGroupWhoseCoordinatorMoves(t *testing.T) {
 	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	l := newLedger(t)
 	l.setCheckpoint(3 * time.Second) // heartbeats meanwhile
-	leave := join(t, kafkatest.Client(t, config), kafka.Group{Name: "g", Topics: map[string]int{"hits": 1}, Session: 6 * time.Second}, l.own("one"))
+	leave := join(t, kafkatest.Client(t, config), topic.Group{Name: "g", Topics: map[string]int{"hits": 1}, Session: 6 * time.Second}, l.own("one"))
 	l.await("one", 1)
 	l.setCheckpoint(0)
 
@@ -267,7 +268,7 @@ func TestGroupEndsWithAnOwnersError(t *testing.T) {
 	client := kafkatest.Client(t, config)
 	var mu sync.Mutex
 	returned := 0
-	err := client.RunGroup(within(t, time.Minute), kafka.Group{Name: "g", Topics: map[string]int{"hits": 4}}, func(ctx context.Context, claim *kafka.Claim) error {
+	err := client.RunGroup(within(t, time.Minute), topic.Group{Name: "g", Topics: map[string]int{"hits": 4}}, func(ctx context.Context, claim *topic.Claim) error {
 		if claim.Partition == 2 {
 			return broken
 		}
@@ -298,9 +299,9 @@ func TestGroupWaitsForItsTopic(t *testing.T) {
 	client := kafkatest.Client(t, config)
 	name := fmt.Sprintf("late.%d", topics.Add(1))
 	l := newLedger(t)
-	join(t, client, kafka.Group{Name: name, Topics: map[string]int{name: 3}, Session: 6 * time.Second}, l.own("one"))
+	join(t, client, topic.Group{Name: name, Topics: map[string]int{name: 3}, Session: 6 * time.Second}, l.own("one"))
 	wait.Until(t, "the log to say what is missing", log.has("joining group "+name+": topic "+name+": the topic does not exist"))
-	if err := client.EnsureTopics(within(t, time.Minute), kafka.Topic{Name: name, Partitions: 3}); err != nil {
+	if err := client.EnsureTopics(within(t, time.Minute), topic.Topic{Name: name, Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
 	l.await("one", 3)
@@ -311,31 +312,31 @@ func TestGroupAndPartitions(t *testing.T) {
 	_, config := fake(t, kfake.SeedTopics(3, "hits", "logs"))
 	client := kafkatest.Client(t, config)
 	ctx := within(t, time.Minute)
-	fixed := kafka.Group{Name: "fixed", Topics: map[string]int{"hits": 4}}
+	fixed := topic.Group{Name: "fixed", Topics: map[string]int{"hits": 4}}
 	err := client.RunGroup(ctx, fixed, nil)
-	if !errors.Is(err, kafka.ErrPartitions) || !errors.Is(err, kafka.ErrPermanent) || !strings.Contains(err.Error(), "topic hits has 3 partitions and not 4") {
+	if !errors.Is(err, topic.ErrPartitions) || !errors.Is(err, topic.ErrPermanent) || !strings.Contains(err.Error(), "topic hits has 3 partitions and not 4") {
 		t.Fatalf("RunGroup: %v", err)
 	}
 	fixed.Topics["hits"] = 3
 	l, ends := newLedger(t), make(chan error)
 	go func() { ends <- client.RunGroup(ctx, fixed, l.own("fixed")) }()
 	growing := newLedger(t)
-	join(t, client, kafka.Group{Name: "growing", Topics: map[string]int{"logs": 0}}, growing.own("growing"))
+	join(t, client, topic.Group{Name: "growing", Topics: map[string]int{"logs": 0}}, growing.own("growing"))
 	l.await("fixed", 3)
 	growing.await("growing", 3)
 	grow(t, config, "hits", 5)
 	grow(t, config, "logs", 5)
-	if err := <-ends; !errors.Is(err, kafka.ErrPartitions) {
+	if err := <-ends; !errors.Is(err, topic.ErrPartitions) {
 		t.Fatalf("RunGroup: %v", err)
 	}
 	growing.await("growing", 5)
 }
 
-func grow(t *testing.T, config kafka.Config, topic string, partitions int32) {
+func grow(t *testing.T, config kafka.Config, name string, partitions int32) {
 	t.Helper()
 	admin := kafkago.Client{Addr: kafkago.TCP(config.Brokers...)}
-	response, err := admin.CreatePartitions(within(t, time.Minute), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: topic, Count: partitions}}})
-	if err != nil || response.Errors[topic] != nil {
+	response, err := admin.CreatePartitions(within(t, time.Minute), &kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: name, Count: partitions}}})
+	if err != nil || response.Errors[name] != nil {
 		t.Fatal(err, response)
 	}
 }
@@ -343,32 +344,32 @@ func grow(t *testing.T, config kafka.Config, topic string, partitions int32) {
 func TestCommit(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
-		topic := newTopic(t, client, 2)
+		name := newTopic(t, client, 2)
 		ctx, leave := context.WithCancel(within(t, time.Minute))
-		longest := strings.Repeat("m", kafka.MaxMetadata)
-		var late *kafka.Claim
-		err := client.RunGroup(ctx, kafka.Group{Name: topic, Topics: map[string]int{topic: 2}}, func(ctx context.Context, claim *kafka.Claim) error {
+		longest := strings.Repeat("m", topic.MaxMetadata)
+		var late *topic.Claim
+		err := client.RunGroup(ctx, topic.Group{Name: name, Topics: map[string]int{name: 2}}, func(ctx context.Context, claim *topic.Claim) error {
 			if claim.Partition == 1 {
 				return nil
 			}
 			defer leave()
 			late = claim
-			if err := claim.Commit(ctx, kafka.Commit{Offset: 1, Metadata: longest + "m"}); !errors.Is(err, kafka.ErrTooLarge) {
+			if err := claim.Commit(ctx, topic.Commit{Offset: 1, Metadata: longest + "m"}); !errors.Is(err, topic.ErrTooLarge) {
 				return fmt.Errorf("metadata too long: %w", err)
 			}
-			return claim.Commit(ctx, kafka.Commit{Offset: 42, Metadata: longest})
+			return claim.Commit(ctx, topic.Commit{Offset: 42, Metadata: longest})
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := late.Commit(within(t, time.Minute), kafka.Commit{Offset: 43}); !errors.Is(err, kafka.ErrExpelled) {
+		if err := late.Commit(within(t, time.Minute), topic.Commit{Offset: 43}); !errors.Is(err, topic.ErrExpelled) {
 			t.Errorf("a commit after leaving: %v", err)
 		}
-		commits, err := client.Committed(within(t, time.Minute), topic, topic)
+		commits, err := client.Committed(within(t, time.Minute), name, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := []kafka.Commit{{Offset: 42, Metadata: longest}, {Offset: -1}}; !slices.Equal(commits, want) {
+		if want := []topic.Commit{{Offset: 42, Metadata: longest}, {Offset: -1}}; !slices.Equal(commits, want) {
 			t.Errorf("committed is %v", commits)
 		}
 	})
@@ -380,7 +381,7 @@ func TestGroupLeavesWithoutABroker(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
 	client := kafkatest.Client(t, config)
 	started := make(chan bool, 2)
-	leave := join(t, client, kafka.Group{Name: "g", Topics: map[string]int{"hits": 2}}, func(ctx context.Context, _ *kafka.Claim) error {
+	leave := join(t, client, topic.Group{Name: "g", Topics: map[string]int{"hits": 2}}, func(ctx context.Context, _ *topic.Claim) error {
 		started <- true
 		<-ctx.Done()
 		return nil

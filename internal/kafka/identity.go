@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"weir/internal/topic"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
@@ -15,7 +16,7 @@ import (
 
 // Identity returns the identity of a topic that exists. It is empty when the brokers name no cluster, and has no id with
 // brokers that know none (before Kafka 2.8).
-func (c *Client) Identity(ctx context.Context, topic string) (Identity, error) {
+func (c *Client) Identity(ctx context.Context, name string) (topic.Identity, error) {
 	cluster, err := c.Cluster(ctx)
 	if err != nil {
 		return "", err
@@ -26,18 +27,18 @@ func (c *Client) Identity(ctx context.Context, topic string) (Identity, error) {
 
 	patient, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := c.transport.RoundTrip(patient, c.kafka.Addr, &identify{topic: topic})
+	response, err := c.transport.RoundTrip(patient, c.kafka.Addr, &identify{topic: name})
 	if err != nil {
-		return "", fmt.Errorf("asking for the id of topic %s: %w", topic, c.cause(ctx, err))
+		return "", fmt.Errorf("asking for the id of topic %s: %w", name, c.cause(ctx, err))
 	}
 	got, ok := response.(*identified)
 	switch {
 	case !ok:
-		return "", fmt.Errorf("asking for the id of topic %s: %w", topic, errAnswer)
+		return "", fmt.Errorf("asking for the id of topic %s: %w", name, errAnswer)
 	case got.code != 0:
-		return "", fmt.Errorf("asking for the id of topic %s: %w", topic, c.cause(ctx, kafkago.Error(got.code)))
+		return "", fmt.Errorf("asking for the id of topic %s: %w", name, c.cause(ctx, kafkago.Error(got.code)))
 	}
-	return Identity(cluster.ID + "/" + topic + "/" + got.id), nil
+	return topic.Identity(cluster.ID + "/" + name + "/" + got.id), nil
 }
 
 // identifyVersion is the first version of the metadata request whose answer has topics' ids. kafka-go knows only earlier

@@ -6,20 +6,21 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 // A topic keeps its identity. Another topic, one of the same name that was created after a deletion, and one of another
 // cluster have another.
 func TestIdentity(t *testing.T) {
-	seen := map[kafka.Identity]bool{}
+	seen := map[topic.Identity]bool{}
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
 		ctx := within(t, time.Minute)
 		name := newTopic(t, client, 1)
-		identify := func(topic string) (id kafka.Identity) {
+		identify := func(topicName string) (id topic.Identity) {
 			t.Helper()
 			patiently(t, ctx, func() (err error) {
-				id, err = kafkatest.Client(t, config).Identity(ctx, topic)
+				id, err = kafkatest.Client(t, config).Identity(ctx, topicName)
 				return err
 			})
 			return id
@@ -35,7 +36,7 @@ func TestIdentity(t *testing.T) {
 		if err := client.DeleteTopic(ctx, name); err != nil {
 			t.Fatal(err)
 		}
-		patiently(t, ctx, func() error { return client.EnsureTopics(ctx, kafka.Topic{Name: name, Partitions: 1}) })
+		patiently(t, ctx, func() error { return client.EnsureTopics(ctx, topic.Topic{Name: name, Partitions: 1}) })
 		second := identify(name)
 		if second.Is(first) {
 			t.Errorf("created again it is %q, as before %q", second, first)

@@ -34,6 +34,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	kafkago "github.com/segmentio/kafka-go"
@@ -183,20 +184,20 @@ func (c *Client) Close() {
 }
 
 // Cluster returns the brokers and topics. It is the cheapest way to check whether Kafka can be reached.
-func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
+func (c *Client) Cluster(ctx context.Context) (topic.Cluster, error) {
 	metadata, err := c.metadata(ctx)
 	if err != nil {
-		return Cluster{}, fmt.Errorf("asking Kafka for its brokers: %w", err)
+		return topic.Cluster{}, fmt.Errorf("asking Kafka for its brokers: %w", err)
 	}
 
-	cluster := Cluster{ID: metadata.ClusterID}
+	cluster := topic.Cluster{ID: metadata.ClusterID}
 	for _, broker := range metadata.Brokers {
 		cluster.Brokers = append(cluster.Brokers, net.JoinHostPort(broker.Host, fmt.Sprint(broker.Port)))
 	}
 
-	for _, topic := range metadata.Topics {
-		if topic.Error == nil && !topic.Internal && !strings.HasPrefix(topic.Name, "__") {
-			cluster.Topics = append(cluster.Topics, topic.Name)
+	for _, found := range metadata.Topics {
+		if found.Error == nil && !found.Internal && !strings.HasPrefix(found.Name, "__") {
+			cluster.Topics = append(cluster.Topics, found.Name)
 		}
 	}
 
@@ -204,8 +205,8 @@ func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
 }
 
 // Partitions returns how many partitions a topic has. It costs no request.
-func (c *Client) Partitions(ctx context.Context, topic string) (int, error) {
-	found, err := c.topic(ctx, topic)
+func (c *Client) Partitions(ctx context.Context, name string) (int, error) {
+	found, err := c.topic(ctx, name)
 	if err != nil {
 		return 0, err
 	}
@@ -221,11 +222,11 @@ func (c *Client) topic(ctx context.Context, name string) (kafkago.Topic, error) 
 	if err != nil {
 		return kafkago.Topic{}, err
 	}
-	topic := metadata.Topics[0]
-	if topic.Error != nil {
-		return topic, fmt.Errorf("topic %s: %w", name, c.cause(ctx, topic.Error))
+	found := metadata.Topics[0]
+	if found.Error != nil {
+		return found, fmt.Errorf("topic %s: %w", name, c.cause(ctx, found.Error))
 	}
-	return topic, nil
+	return found, nil
 }
 
 // unlisted returns the error for a topic that is not among Config.Topics, about which nothing is known.
@@ -233,7 +234,7 @@ func (c *Client) unlisted(name string) error {
 	if len(c.config.Topics) == 0 || slices.Contains(c.config.Topics, name) {
 		return nil
 	}
-	return errorf(ErrOther, "this client was opened without topic %s", name)
+	return topic.Errorf(topic.ErrOther, "this client was opened without topic %s", name)
 }
 
 // metadata returns the latest metadata of kafka-go's transport, or the true reason why there is none yet.

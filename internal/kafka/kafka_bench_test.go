@@ -9,6 +9,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 // A packed batch of hits is about 16 KiB and holds about 1,000 hits; the figures are per million of those.
@@ -25,18 +26,18 @@ const (
 func BenchmarkProduce(b *testing.B) {
 	onEachBroker(b, func(b *testing.B, config kafka.Config, brokerCPU func() time.Duration) {
 		client := kafkatest.Client(b, config)
-		topic := newTopic(b, client, benchmarkedOn)
-		fill(b, client, topic, 500) // connections are open and warm
-		measure(b, brokerCPU, func() { fill(b, client, topic, b.N) })
+		name := newTopic(b, client, benchmarkedOn)
+		fill(b, client, name, 500) // connections are open and warm
+		measure(b, brokerCPU, func() { fill(b, client, name, b.N) })
 	})
 }
 
 func BenchmarkFetch(b *testing.B) {
 	onEachBroker(b, func(b *testing.B, config kafka.Config, brokerCPU func() time.Duration) {
 		client := kafkatest.Client(b, config)
-		topic := newTopic(b, client, benchmarkedOn)
-		fill(b, client, topic, b.N)
-		measure(b, brokerCPU, func() { drain(b, client, topic, b.N) })
+		name := newTopic(b, client, benchmarkedOn)
+		fill(b, client, name, b.N)
+		measure(b, brokerCPU, func() { drain(b, client, name, b.N) })
 	})
 }
 
@@ -44,13 +45,13 @@ func BenchmarkFetch(b *testing.B) {
 func BenchmarkEcho(b *testing.B) {
 	onEachBroker(b, func(b *testing.B, config kafka.Config, _ func() time.Duration) {
 		client := kafkatest.Client(b, config)
-		topic := newTopic(b, client, 1)
-		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+		name := newTopic(b, client, 1)
+		producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
 		defer producer.Close(context.Background())
-		reader := client.NewReader(topic, 0, 0)
+		reader := client.NewReader(name, 0, 0)
 		b.ResetTimer()
 		for range b.N {
-			if err := producer.Send(b.Context(), kafka.Message{Value: []byte("a hit")}); err != nil {
+			if err := producer.Send(b.Context(), topic.Message{Value: []byte("a hit")}); err != nil {
 				b.Fatal(err)
 			}
 			for before := reader.Next(); reader.Next() == before; {
@@ -73,16 +74,16 @@ func onEachBroker(b *testing.B, run func(b *testing.B, config kafka.Config, brok
 }
 
 // fill produces records over all partitions, as collectors do: one for each partition at a time.
-func fill(b *testing.B, client *kafka.Client, topic string, records int) {
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: benchmarkedOn})
+func fill(b *testing.B, client *kafka.Client, name string, records int) {
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: benchmarkedOn})
 	value := make([]byte, packedBytes)
 	for i := range value {
 		value[i] = byte(rand.IntN(256))
 	}
 	for sent := 0; sent < records; {
-		var cut []kafka.Message
+		var cut []topic.Message
 		for p := 0; p < benchmarkedOn && sent < records; p++ {
-			cut = append(cut, kafka.Message{Partition: p, Value: value})
+			cut = append(cut, topic.Message{Partition: p, Value: value})
 			sent++
 		}
 		if err := producer.Send(b.Context(), cut...); err != nil {
@@ -94,14 +95,14 @@ func fill(b *testing.B, client *kafka.Client, topic string, records int) {
 	}
 }
 
-func drain(b *testing.B, client *kafka.Client, topic string, records int) {
+func drain(b *testing.B, client *kafka.Client, name string, records int) {
 	got := 0
 	for p := range benchmarkedOn {
-		spans, err := client.Offsets(b.Context(), topic)
+		spans, err := client.Offsets(b.Context(), name)
 		if err != nil {
 			b.Fatal(err)
 		}
-		reader := client.NewReader(topic, p, 0)
+		reader := client.NewReader(name, p, 0)
 		for reader.Next() < spans[p].End {
 			batch, err := reader.Fetch(b.Context())
 			if err != nil {

@@ -14,12 +14,13 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/wait"
 )
 
 func TestMain(m *testing.M) {
-	if topic := os.Getenv("WEIR_KILLED_TOPIC"); topic != "" {
-		killedMember(topic)
+	if name := os.Getenv("WEIR_KILLED_TOPIC"); name != "" {
+		killedMember(name)
 		return
 	}
 	wait.Together(8)
@@ -43,13 +44,13 @@ var topics atomic.Int64
 func newTopic(t testing.TB, client *kafka.Client, partitions int, settings ...string) string {
 	t.Helper()
 	name := fmt.Sprintf("t%d.%s", topics.Add(1), strings.NewReplacer("/", ".", "#", ".").Replace(t.Name()))
-	topic := kafka.Topic{Name: name, Partitions: partitions, Settings: map[string]string{}}
+	wanted := topic.Topic{Name: name, Partitions: partitions, Settings: map[string]string{}}
 	for _, setting := range settings {
 		key, value, _ := strings.Cut(setting, "=")
-		topic.Settings[key] = value
+		wanted.Settings[key] = value
 	}
 	ctx := within(t, time.Minute)
-	patiently(t, ctx, func() error { return client.EnsureTopics(ctx, topic) })
+	patiently(t, ctx, func() error { return client.EnsureTopics(ctx, wanted) })
 	return name
 }
 
@@ -61,7 +62,7 @@ func patiently(t testing.TB, ctx context.Context, ask func() error) {
 		if err == nil {
 			return
 		}
-		if errors.Is(err, kafka.ErrPermanent) || ctx.Err() != nil {
+		if errors.Is(err, topic.ErrPermanent) || ctx.Err() != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -90,7 +91,7 @@ func TestCallsAfterTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Close()
-	if _, err := client.Cluster(within(t, time.Minute)); !errors.Is(err, kafka.ErrClosed) {
+	if _, err := client.Cluster(within(t, time.Minute)); !errors.Is(err, topic.ErrClosed) {
 		t.Errorf("it says %v", err)
 	}
 	cluster.Close()

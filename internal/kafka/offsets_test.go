@@ -13,39 +13,40 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/wait"
 )
 
 func TestOffsets(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
-		topic := newTopic(t, client, 2)
+		name := newTopic(t, client, 2)
 		ctx := within(t, time.Minute)
 		before := time.Now()
-		produceTo(t, client, topic, 1, 100, 10)
-		spans, err := client.Offsets(ctx, topic)
-		if err != nil || spans[0] != (kafka.Span{}) || spans[1] != (kafka.Span{End: 100}) {
+		produceTo(t, client, name, 1, 100, 10)
+		spans, err := client.Offsets(ctx, name)
+		if err != nil || spans[0] != (topic.Span{}) || spans[1] != (topic.Span{End: 100}) {
 			t.Fatal(spans, err)
 		}
 		for at, want := range map[time.Time]int64{before.Add(-time.Second): 0, time.Now().Add(time.Minute): 100} {
-			if offset, err := client.OffsetAt(ctx, topic, 1, at); offset != want || err != nil {
+			if offset, err := client.OffsetAt(ctx, name, 1, at); offset != want || err != nil {
 				t.Errorf("OffsetAt %s is %d, %v", at, offset, err)
 			}
 		}
-		records := readAll(t, client, topic, 1, 0)
+		records := readAll(t, client, name, 1, 0)
 		middle := records[50].Time
-		offset, err := client.OffsetAt(ctx, topic, 1, middle)
+		offset, err := client.OffsetAt(ctx, name, 1, middle)
 		if err != nil || records[offset].Time.Before(middle) || offset > 0 && !records[offset-1].Time.Before(middle) {
 			t.Errorf("OffsetAt of record 50's time is %d, %v", offset, err)
 		}
 	})
 }
 
-func produceTo(t *testing.T, client *kafka.Client, topic string, partition, messages, bytes int) {
+func produceTo(t *testing.T, client *kafka.Client, name string, partition, messages, bytes int) {
 	t.Helper()
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: partition + 1})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: partition + 1})
 	for range messages {
-		send(t, producer, kafka.Message{Partition: partition, Value: make([]byte, bytes)})
+		send(t, producer, topic.Message{Partition: partition, Value: make([]byte, bytes)})
 	}
 	if err := producer.Close(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func TestOffsetsLookAtEachPartition(t *testing.T) {
 	client := kafkatest.Client(t, config)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Partitions: []int32{2}, Err: kerr.NotLeaderForPartition, Count: -1})
 	spans, err := client.Offsets(t.Context(), "hits")
-	if !errors.Is(err, kafka.ErrNoLeader) || !strings.Contains(err.Error(), "asking for the offsets of hits/2: ") {
+	if !errors.Is(err, topic.ErrNoLeader) || !strings.Contains(err.Error(), "asking for the offsets of hits/2: ") {
 		t.Fatal(spans, err)
 	}
 }
@@ -69,21 +70,21 @@ func TestReaderOutOfRange(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
-		topic := newTopic(t, client, 1, "segment.bytes=1048576", "retention.bytes=1048576")
+		name := newTopic(t, client, 1, "segment.bytes=1048576", "retention.bytes=1048576")
 		ctx := within(t, time.Minute)
-		produceTo(t, client, topic, 0, 400, 16<<10)
-		var span kafka.Span
+		produceTo(t, client, name, 0, 400, 16<<10)
+		var span topic.Span
 		wait.Until(t, "the log's beginning to go", func() bool {
-			spans, err := client.Offsets(ctx, topic)
+			spans, err := client.Offsets(ctx, name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			span = spans[0]
 			return span.Start > 0
 		})
-		reader := client.NewReader(topic, 0, 0)
+		reader := client.NewReader(name, 0, 0)
 		_, err := reader.Fetch(ctx)
-		if !errors.Is(err, kafka.ErrTrimmed) || errors.Is(err, kafka.ErrPastEnd) || reader.Span().Start < span.Start || reader.Next() != 0 {
+		if !errors.Is(err, topic.ErrTrimmed) || errors.Is(err, topic.ErrPastEnd) || reader.Span().Start < span.Start || reader.Next() != 0 {
 			t.Errorf("before its beginning: %v, %+v", err, reader.Span())
 		}
 		reader.SetNext(reader.Span().Start)
@@ -93,7 +94,7 @@ func TestReaderOutOfRange(t *testing.T) {
 		}
 		reader.SetNext(span.End + 5)
 		_, err = reader.Fetch(ctx)
-		if !errors.Is(err, kafka.ErrPastEnd) || errors.Is(err, kafka.ErrTrimmed) || reader.Span().End != span.End {
+		if !errors.Is(err, topic.ErrPastEnd) || errors.Is(err, topic.ErrTrimmed) || reader.Span().End != span.End {
 			t.Errorf("past its end: %v, %+v", err, reader.Span())
 		}
 		reader.SetNext(span.End)
@@ -113,7 +114,7 @@ func TestReaderTrouble(t *testing.T) {
 	reader := client.NewReader("hits", 0, 0)
 	ctx := within(t, time.Minute)
 	for range 3 {
-		if _, err := reader.Fetch(ctx); !errors.Is(err, kafka.ErrNoLeader) {
+		if _, err := reader.Fetch(ctx); !errors.Is(err, topic.ErrNoLeader) {
 			t.Fatal(err)
 		}
 	}
@@ -132,13 +133,13 @@ func TestReaderTrouble(t *testing.T) {
 func TestNullIsNotEmpty(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
-		topic := newTopic(t, client, 1)
-		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
-		send(t, producer, kafka.Message{Key: []byte{}, Value: nil}, kafka.Message{Key: nil, Value: []byte{}})
+		name := newTopic(t, client, 1)
+		producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
+		send(t, producer, topic.Message{Key: []byte{}, Value: nil}, topic.Message{Key: nil, Value: []byte{}})
 		if err := producer.Close(within(t, time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		records := readAll(t, client, topic, 0, 0)
+		records := readAll(t, client, name, 0, 0)
 		if len(records) != 2 || records[0].Key == nil || records[0].Value != nil || records[1].Key != nil || records[1].Value == nil {
 			t.Fatalf("%+v", records)
 		}

@@ -13,16 +13,17 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 // longSession is longer than any test waits.
 const longSession = 5 * time.Minute
 
 // killedMember is a member in a process of its own, until that is killed. It prints the partitions that it gets.
-func killedMember(topic string) {
+func killedMember(name string) {
 	client, err := kafka.Open(kafka.Config{Brokers: strings.Split(os.Getenv("WEIR_KILLED_BROKERS"), ","), Places: os.Getenv("WEIR_KILLED_FOLDER"), Session: longSession})
 	if err == nil {
-		err = client.RunGroup(context.Background(), kafka.Group{Name: topic, Topics: map[string]int{topic: 2}}, func(ctx context.Context, claim *kafka.Claim) error {
+		err = client.RunGroup(context.Background(), topic.Group{Name: name, Topics: map[string]int{name: 2}}, func(ctx context.Context, claim *topic.Claim) error {
 			fmt.Println("has", claim.Partition)
 			<-ctx.Done()
 			return nil
@@ -38,15 +39,15 @@ func TestAKilledMemberIsReplacedAtOnce(t *testing.T) {
 	test := func(t *testing.T, config kafka.Config) {
 		config.Places, config.Session = filepath.Join(t.TempDir(), "groups"), longSession
 		client := kafkatest.Client(t, config)
-		topic := newTopic(t, client, 2)
-		group := kafka.Group{Name: topic, Topics: map[string]int{topic: 2}}
+		topicName := newTopic(t, client, 2)
+		group := topic.Group{Name: topicName, Topics: map[string]int{topicName: 2}}
 		l := newLedger(t)
 		join(t, client, group, l.own("one"))
 		l.await("one", 2)
 		id := l.member("one")
 
 		for _, name := range []string{"two", "three"} { // the second one finds what the first one left
-			killMember(t, config, topic)
+			killMember(t, config, topicName)
 			leave := join(t, client, group, l.own(name))
 			l.await(name, 1)
 			l.await("one", 1)
@@ -69,10 +70,10 @@ func TestAKilledMemberIsReplacedAtOnce(t *testing.T) {
 }
 
 // killMember runs a member in a process of its own, and kills that once it has a partition.
-func killMember(t *testing.T, config kafka.Config, topic string) {
+func killMember(t *testing.T, config kafka.Config, name string) {
 	t.Helper()
 	child := exec.CommandContext(t.Context(), os.Args[0])
-	child.Env = append(os.Environ(), "WEIR_KILLED_BROKERS="+strings.Join(config.Brokers, ","), "WEIR_KILLED_TOPIC="+topic, "WEIR_KILLED_FOLDER="+config.Places)
+	child.Env = append(os.Environ(), "WEIR_KILLED_BROKERS="+strings.Join(config.Brokers, ","), "WEIR_KILLED_TOPIC="+name, "WEIR_KILLED_FOLDER="+config.Places)
 	out, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -109,11 +110,11 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 			config.Places = filepath.Join(t.TempDir(), "groups")
 			spoil(t, filepath.Join(config.Places, "g.0"))
 			client := kafkatest.Client(t, config)
-			if err := client.EnsureTopics(t.Context(), kafka.Topic{Name: "hits", Partitions: 2}); err != nil {
+			if err := client.EnsureTopics(t.Context(), topic.Topic{Name: "hits", Partitions: 2}); err != nil {
 				t.Fatal(err)
 			}
 			l := newLedger(t)
-			join(t, client, kafka.Group{Name: "g", Topics: map[string]int{"hits": 2}}, l.own("one"))
+			join(t, client, topic.Group{Name: "g", Topics: map[string]int{"hits": 2}}, l.own("one"))
 			l.await("one", 2)
 		})
 	}

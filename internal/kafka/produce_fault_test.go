@@ -19,6 +19,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/wait"
 )
 
@@ -90,7 +91,7 @@ func TestProducerGathers(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(partitions, "hits"))
 	seen := observe(cluster, true)
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: partitions})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: partitions})
 	ctx := within(t, time.Minute)
 	var w written
 	send(t, producer, w.message(0, 0, []byte("alone")))
@@ -122,7 +123,7 @@ func one(yes bool) int {
 	return 0
 }
 
-func send(t *testing.T, producer *kafka.Producer, messages ...kafka.Message) {
+func send(t *testing.T, producer *kafka.Producer, messages ...topic.Message) {
 	t.Helper()
 	if err := producer.Send(within(t, time.Minute), messages...); err != nil {
 		t.Fatal(err)
@@ -136,7 +137,7 @@ func TestProducerOrder(t *testing.T) {
 	cluster, config := fake(t, kfake.NumBrokers(3), kfake.SeedTopics(partitions, "hits"))
 	seen := observe(cluster, false)
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: partitions})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: partitions})
 	var w written
 	for i := range messages {
 		switch i % 100 {
@@ -192,7 +193,7 @@ func (w *written) await(t *testing.T, partitions []int, messages int) {
 }
 
 // logged fails unless every acknowledged message is at its offset, and the first copies of all messages are in order.
-func (w *written) logged(t *testing.T, partition int, records []kafka.Record) {
+func (w *written) logged(t *testing.T, partition int, records []topic.Record) {
 	t.Helper()
 	at, seen := map[int64]string{}, map[string]bool{}
 	var first []string
@@ -219,20 +220,20 @@ func (w *written) logged(t *testing.T, partition int, records []kafka.Record) {
 func TestProducerSplits(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
-		topic := newTopic(t, client, 1, "max.message.bytes=20000")
-		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+		name := newTopic(t, client, 1, "max.message.bytes=20000")
+		producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
 		var mu sync.Mutex
 		var refused []int
-		var batch []kafka.Message
+		var batch []topic.Message
 		for i := range 200 {
 			size := 1000
 			if i == 77 {
 				size = 1_050_000
 			}
-			batch = append(batch, kafka.Message{Value: bytes.Repeat([]byte{byte(i)}, size), Done: func(_ int64, err error) {
+			batch = append(batch, topic.Message{Value: bytes.Repeat([]byte{byte(i)}, size), Done: func(_ int64, err error) {
 				mu.Lock()
 				defer mu.Unlock()
-				if err != nil && errors.Is(err, kafka.ErrTooLarge) && errors.Is(err, kafka.ErrPermanent) {
+				if err != nil && errors.Is(err, topic.ErrTooLarge) && errors.Is(err, topic.ErrPermanent) {
 					refused = append(refused, i)
 				}
 			}})
@@ -245,7 +246,7 @@ func TestProducerSplits(t *testing.T) {
 			t.Fatalf("%v were refused", refused)
 		}
 		var got []byte
-		for _, r := range readAll(t, client, topic, 0, 0) {
+		for _, r := range readAll(t, client, name, 0, 0) {
 			got = append(got, r.Value[0])
 		}
 		var want []byte
@@ -266,8 +267,8 @@ func TestProducerWaitsForALargerLimit(t *testing.T) {
 	var log lines
 	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	client := kafkatest.Client(t, config)
-	topic := newTopic(t, client, 1, "max.message.bytes=20000")
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+	name := newTopic(t, client, 1, "max.message.bytes=20000")
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
 	var w written
 	for i := range 21 {
 		message := w.message(0, i, fmt.Append(nil, i))
@@ -278,7 +279,7 @@ func TestProducerWaitsForALargerLimit(t *testing.T) {
 	}
 
 	wait.Text(t, &log, "raise its max.message.bytes")
-	change := kafkago.IncrementalAlterConfigsRequestResource{ResourceType: kafkago.ResourceTypeTopic, ResourceName: topic,
+	change := kafkago.IncrementalAlterConfigsRequestResource{ResourceType: kafkago.ResourceTypeTopic, ResourceName: name,
 		Configs: []kafkago.IncrementalAlterConfigsRequestConfig{{Name: "max.message.bytes", Value: "1048588", ConfigOperation: kafkago.ConfigOperationSet}}}
 	changed, err := (&kafkago.Client{Addr: kafkago.TCP(config.Brokers...)}).IncrementalAlterConfigs(t.Context(),
 		&kafkago.IncrementalAlterConfigsRequest{Resources: []kafkago.IncrementalAlterConfigsRequestResource{change}})
@@ -289,7 +290,7 @@ func TestProducerWaitsForALargerLimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.inOrder(t, 0, 21)
-	w.logged(t, 0, readAll(t, client, topic, 0, 0))
+	w.logged(t, 0, readAll(t, client, name, 0, 0))
 }
 
 // A broker refuses a record whose time is far from its own. The record gets a new time whenever it is sent again.
@@ -307,7 +308,7 @@ func TestProducerWaitsForTheClock(t *testing.T) {
 		return answer, nil, true
 	})
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 1})
 	var w written
 	send(t, producer, w.message(0, 0, []byte("0")))
 	if err := producer.Close(within(t, time.Minute)); err != nil {
@@ -320,13 +321,13 @@ func TestProducerWaitsForTheClock(t *testing.T) {
 // Kafka refuses a complete batch because of one record without a key in a compacted topic.
 func TestProducerFindsTheInvalid(t *testing.T) {
 	client := kafkatest.Client(t, onReal(t))
-	topic := newTopic(t, client, 1, "cleanup.policy=compact")
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+	name := newTopic(t, client, 1, "cleanup.policy=compact")
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
 	var mu sync.Mutex
 	refused := map[int]error{}
-	var batch []kafka.Message
+	var batch []topic.Message
 	for i := range 100 {
-		message := kafka.Message{Key: fmt.Appendf(nil, "%d", i), Value: []byte("v"), Done: func(_ int64, err error) {
+		message := topic.Message{Key: fmt.Appendf(nil, "%d", i), Value: []byte("v"), Done: func(_ int64, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -343,12 +344,12 @@ func TestProducerFindsTheInvalid(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, i := range []int{13, 14, 99} {
-		if !errors.Is(refused[i], kafka.ErrInvalid) {
+		if !errors.Is(refused[i], topic.ErrInvalid) {
 			t.Errorf("message %d: %v", i, refused[i])
 		}
 	}
 	t.Log(refused[13])
-	if records := readAll(t, client, topic, 0, 0); len(refused) != 3 || len(records) != 97 {
+	if records := readAll(t, client, name, 0, 0); len(refused) != 3 || len(records) != 97 {
 		t.Fatalf("%d were refused and %d written", len(refused), len(records))
 	}
 }
@@ -358,13 +359,13 @@ func TestProducerFull(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(1, "hits"))
 	seen := observe(cluster, true)
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1, QueueBytes: 10_000})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 1, QueueBytes: 10_000})
 	var w written
 	for i := range 10 {
 		send(t, producer, w.message(0, i, make([]byte, 1000)))
 	}
 	<-seen.arrived
-	if err := producer.TrySend(w.message(0, 10, nil)); !errors.Is(err, kafka.ErrFull) {
+	if err := producer.TrySend(w.message(0, 10, nil)); !errors.Is(err, topic.ErrFull) {
 		t.Fatalf("TrySend: %v", err)
 	}
 	impatient, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -394,9 +395,9 @@ func TestProducerCloseGivesBack(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 2, QueueBytes: 1000})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 2, QueueBytes: 1000})
 	var w written
-	var batch []kafka.Message
+	var batch []topic.Message
 	for i := range 50 {
 		batch = append(batch, w.message(0, i, []byte("a")), w.message(1, i, []byte("b")))
 	}
@@ -406,15 +407,15 @@ func TestProducerCloseGivesBack(t *testing.T) {
 	impatient, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	err := producer.Close(impatient)
-	if !errors.Is(err, kafka.ErrClosed) || err.Error() != "100 messages for hits were not acknowledged" {
+	if !errors.Is(err, topic.ErrClosed) || err.Error() != "100 messages for hits were not acknowledged" {
 		t.Fatalf("Close: %v", err)
 	}
-	if err := <-waiting; !errors.Is(err, kafka.ErrClosed) {
+	if err := <-waiting; !errors.Is(err, topic.ErrClosed) {
 		t.Fatalf("Send: %v", err)
 	}
 	for p := range 2 {
 		for i, a := range w.done[p] {
-			if a.number != i || !errors.Is(a.err, kafka.ErrClosed) {
+			if a.number != i || !errors.Is(a.err, topic.ErrClosed) {
 				t.Fatalf("partition %d: done %d is %+v", p, i, a)
 			}
 		}
@@ -433,7 +434,7 @@ func TestProducerGoesRoundTheFailing(t *testing.T) {
 	seen := observe(cluster, false)
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Partitions: []int32{1}, Err: kerr.NotEnoughReplicas, Count: -1})
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 3})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 3})
 	var w written
 	for i := range 100 {
 		send(t, producer, w.message(0, i, nil), w.message(1, i, nil), w.message(2, i, nil))
@@ -464,7 +465,7 @@ func TestProducerTopicVanishes(t *testing.T) {
 	cluster, config := fake(t, kfake.SeedTopics(2, "hits"))
 	config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 2})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 2})
 	var w written
 	send(t, producer, w.message(0, 0, []byte("0")), w.message(1, 0, []byte("0")))
 	w.await(t, []int{0, 1}, 1)
@@ -505,7 +506,7 @@ func TestThrottle(t *testing.T) {
 		return response, nil, true
 	})
 	client := kafkatest.Client(t, config)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 1})
 	var w written
 	send(t, producer, w.message(0, 0, nil))
 	w.await(t, []int{0}, 1)
@@ -530,9 +531,9 @@ func TestThrottle(t *testing.T) {
 
 func TestProducerRefusesUnknownPartitions(t *testing.T) {
 	_, config := fake(t, kfake.SeedTopics(2, "hits"))
-	producer := kafkatest.Client(t, config).OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 2})
+	producer := kafkatest.Client(t, config).OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 2})
 	defer producer.Close(t.Context())
-	if err := producer.Send(t.Context(), kafka.Message{Partition: 1}, kafka.Message{Partition: 2}); !errors.Is(err, kafka.ErrPartitions) {
+	if err := producer.Send(t.Context(), topic.Message{Partition: 1}, topic.Message{Partition: 2}); !errors.Is(err, topic.ErrPartitions) {
 		t.Fatalf("Send: %v", err)
 	}
 	if producer.Held() != 0 {

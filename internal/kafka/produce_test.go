@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 // written records a producer's acknowledgements in their order.
@@ -22,8 +23,8 @@ type ack struct {
 	err    error
 }
 
-func (w *written) message(partition, number int, value []byte) kafka.Message {
-	return kafka.Message{Partition: partition, Value: value, Done: func(offset int64, err error) {
+func (w *written) message(partition, number int, value []byte) topic.Message {
+	return topic.Message{Partition: partition, Value: value, Done: func(offset int64, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.done == nil {
@@ -53,16 +54,16 @@ func (w *written) inOrder(t *testing.T, partition, messages int) {
 }
 
 // readAll reads a partition from an offset to its end.
-func readAll(t *testing.T, client *kafka.Client, topic string, partition int, from int64) []kafka.Record {
+func readAll(t *testing.T, client *kafka.Client, name string, partition int, from int64) []topic.Record {
 	t.Helper()
 	ctx := within(t, time.Minute)
-	var spans []kafka.Span
+	var spans []topic.Span
 	patiently(t, ctx, func() (err error) {
-		spans, err = client.Offsets(ctx, topic)
+		spans, err = client.Offsets(ctx, name)
 		return err
 	})
-	var all []kafka.Record
-	reader := client.NewReader(topic, partition, from)
+	var all []topic.Record
+	reader := client.NewReader(name, partition, from)
 	for reader.Next() < spans[partition].End {
 		records, err := reader.Fetch(ctx)
 		if err != nil {
@@ -87,12 +88,12 @@ func TestRoundTrip(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
 		const partitions, messages = 4, 500
-		topic := newTopic(t, client, partitions)
-		producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: partitions})
+		name := newTopic(t, client, partitions)
+		producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: partitions})
 		ctx := within(t, time.Minute)
 		var w written
 		for i := range messages {
-			var batch []kafka.Message
+			var batch []topic.Message
 			for p := range partitions {
 				batch = append(batch, w.message(p, i, fmt.Appendf(nil, "%d/%d", p, i)))
 			}
@@ -105,7 +106,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		for p := range partitions {
 			w.inOrder(t, p, messages)
-			records := readAll(t, client, topic, p, 0)
+			records := readAll(t, client, name, p, 0)
 			if len(records) != messages {
 				t.Fatalf("partition %d has %d records", p, len(records))
 			}

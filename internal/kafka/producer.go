@@ -5,6 +5,7 @@ import (
 	"context"
 	"sync"
 	"weir/internal/sleep"
+	"weir/internal/topic"
 )
 
 const defaultQueueBytes = 64 << 20
@@ -18,24 +19,24 @@ const defaultQueueBytes = 64 << 20
 // pause that grows to two seconds. A partition that fails is sent separately, so that it does not delay others.
 type Producer struct {
 	client *Client
-	config ProducerConfig
+	config topic.AppenderConfig
 	wake   chan struct{} // there is something to do: holds one
 	ended  chan struct{} // run has returned
 
 	abandon context.CancelFunc // cancels requests when Close stops waiting
 
 	mu     sync.Mutex
-	queues [][]Message // by partition, including messages that are being sent
-	held   int64       // bytes in them
+	queues [][]topic.Message // by partition, including messages that are being sent
+	held   int64             // bytes in them
 	room   chan struct{}
 	closed bool
 }
 
 // OpenProducer starts a producer. Close ends it.
-func (c *Client) OpenProducer(config ProducerConfig) *Producer {
+func (c *Client) OpenProducer(config topic.AppenderConfig) *Producer {
 	config.QueueBytes = cmp.Or(config.QueueBytes, defaultQueueBytes)
 	p := &Producer{client: c, config: config, wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		queues: make([][]Message, config.Partitions), room: make(chan struct{})}
+		queues: make([][]topic.Message, config.Partitions), room: make(chan struct{})}
 	ctx, abandon := context.WithCancel(context.Background())
 	p.abandon = abandon
 	go func() {
@@ -47,7 +48,7 @@ func (c *Client) OpenProducer(config ProducerConfig) *Producer {
 
 // Send accepts all the messages, in their order. While the queue is full it waits; when the context ends first, it
 // accepts none. The queue is full when it has QueueBytes or more, so one call may exceed them.
-func (p *Producer) Send(ctx context.Context, messages ...Message) error {
+func (p *Producer) Send(ctx context.Context, messages ...topic.Message) error {
 	for {
 		room, err := p.enqueue(messages)
 		if room == nil {
@@ -62,25 +63,25 @@ func (p *Producer) Send(ctx context.Context, messages ...Message) error {
 }
 
 // TrySend is Send that returns ErrFull instead of waiting.
-func (p *Producer) TrySend(messages ...Message) error {
+func (p *Producer) TrySend(messages ...topic.Message) error {
 	room, err := p.enqueue(messages)
 	if room != nil {
-		return errorf(ErrFull, "the queue for %s is full: %d bytes wait for Kafka", p.config.Topic, p.Held())
+		return topic.Errorf(topic.ErrFull, "the queue for %s is full: %d bytes wait for Kafka", p.config.Topic, p.Held())
 	}
 	return err
 }
 
 // enqueue queues the messages, or returns the channel to wait for when there is no room.
-func (p *Producer) enqueue(messages []Message) (<-chan struct{}, error) {
+func (p *Producer) enqueue(messages []topic.Message) (<-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
-		return nil, errorf(ErrClosed, "the producer for %s is closed", p.config.Topic)
+		return nil, topic.Errorf(topic.ErrClosed, "the producer for %s is closed", p.config.Topic)
 	}
 
 	for i := range messages {
 		if partition := messages[i].Partition; partition < 0 || partition >= len(p.queues) {
-			return nil, errorf(ErrPartitions, "%s has no partition %d: it has %d", p.config.Topic, partition, len(p.queues))
+			return nil, topic.Errorf(topic.ErrPartitions, "%s has no partition %d: it has %d", p.config.Topic, partition, len(p.queues))
 		}
 	}
 
@@ -98,7 +99,7 @@ func (p *Producer) enqueue(messages []Message) (<-chan struct{}, error) {
 }
 
 // release removes the first messages of a partition, which are done, from its queue.
-func (p *Producer) release(partition int, messages []Message) {
+func (p *Producer) release(partition int, messages []topic.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	wasFull := p.held >= p.config.QueueBytes
@@ -145,7 +146,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	for partition, queue := range p.queues {
 		for i := range queue {
 			if queue[i].Done != nil {
-				queue[i].Done(-1, errorf(ErrClosed, "the producer for %s was closed before Kafka had this", p.config.Topic))
+				queue[i].Done(-1, topic.Errorf(topic.ErrClosed, "the producer for %s was closed before Kafka had this", p.config.Topic))
 			}
 		}
 		count += len(queue)
@@ -153,13 +154,13 @@ func (p *Producer) Close(ctx context.Context) error {
 	}
 
 	if count > 0 {
-		return errorf(ErrClosed, "%d messages for %s were not acknowledged", count, p.config.Topic)
+		return topic.Errorf(topic.ErrClosed, "%d messages for %s were not acknowledged", count, p.config.Topic)
 	}
 	return nil
 }
 
 // done answers messages of one partition in their order; base is the first one's offset.
-func done(messages []Message, base int64, err error) {
+func done(messages []topic.Message, base int64, err error) {
 	for i := range messages {
 		if messages[i].Done == nil {
 			continue

@@ -9,6 +9,7 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/internal/sleep"
+	"weir/internal/topic"
 )
 
 const defaultMaxBytes = 4 << 20
@@ -24,11 +25,11 @@ type Reader struct {
 	topic     string
 	partition int
 	next      int64
-	span      Span
+	span      topic.Span
 	trouble   trouble
 	throttled time.Duration
 
-	records  []Record
+	records  []topic.Record
 	buffer   []byte // of the last answer, with the records' keys and values
 	unpacked []byte // or here, for compressed batches
 	consumed int    // bytes of unpacked that were read
@@ -40,8 +41,8 @@ type Reader struct {
 }
 
 // NewReader reads a partition from an offset on. It starts nothing.
-func (c *Client) NewReader(topic string, partition int, offset int64) *Reader {
-	return &Reader{client: c, topic: topic, partition: partition, next: offset}
+func (c *Client) NewReader(name string, partition int, offset int64) *Reader {
+	return &Reader{client: c, topic: name, partition: partition, next: offset}
 }
 
 // Next returns the offset that the next Fetch begins at.
@@ -54,7 +55,7 @@ func (r *Reader) SetNext(offset int64) {
 }
 
 // Span returns the extent of the partition at the last answer; zero before the first.
-func (r *Reader) Span() Span { return r.span }
+func (r *Reader) Span() topic.Span { return r.span }
 
 // Fetch returns the next records. It waits up to half a second for one. It returns none when there is none, or when the
 // log was compacted at that place. The records and their bytes are valid until the next Fetch.
@@ -62,7 +63,7 @@ func (r *Reader) Span() Span { return r.span }
 // ErrTrimmed means that the log begins after Next, ErrPastEnd that it ends before; Span then has the log's extent, and
 // Next stays. After any other error, except the context's, the same call may be repeated at once: Fetch has logged and
 // counted it, and has already paused. Records before a damaged batch are returned, and the next Fetch fails.
-func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
+func (r *Reader) Fetch(ctx context.Context) ([]topic.Record, error) {
 	// The last answer has more than one Fetch returns: no request is needed.
 	if r.packed != nil {
 		if err := r.goOn(); err != nil {
@@ -99,7 +100,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]Record, error) {
 const identifyAgain = 500 * time.Millisecond
 
 // Identity returns the identity of the topic. As after Fetch, the same call may be repeated at once after an error.
-func (r *Reader) Identity(ctx context.Context) (Identity, error) {
+func (r *Reader) Identity(ctx context.Context) (topic.Identity, error) {
 	id, err := r.client.Identity(ctx, r.topic)
 	if err != nil && ctx.Err() == nil {
 		r.client.errorLog.note("identity", err)
@@ -160,7 +161,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 	}
 	err = fmt.Errorf("fetching %s/%d: %w", r.topic, r.partition, r.client.cause(ctx, err))
 	// These are for the caller to decide, and not faults of the connection: no pause, no line in the log.
-	if ctx.Err() != nil || errors.Is(err, ErrTrimmed) || errors.Is(err, ErrPastEnd) {
+	if ctx.Err() != nil || errors.Is(err, topic.ErrTrimmed) || errors.Is(err, topic.ErrPastEnd) {
 		return err
 	}
 	r.client.errorLog.note("fetch", err)
@@ -176,10 +177,10 @@ func (r *Reader) outOfRange(ctx context.Context) error {
 		return err
 	case r.next < span.Start:
 		r.span = span
-		return errorf(ErrTrimmed, "the log begins at %d now: %d records from %d on are gone", span.Start, span.Start-r.next, r.next)
+		return topic.Errorf(topic.ErrTrimmed, "the log begins at %d now: %d records from %d on are gone", span.Start, span.Start-r.next, r.next)
 	case r.next > span.End:
 		r.span = span
-		return errorf(ErrPastEnd, "the log ends at %d, before %d", span.End, r.next)
+		return topic.Errorf(topic.ErrPastEnd, "the log ends at %d, before %d", span.End, r.next)
 	}
-	return errorf(ErrNoLeader, "offset %d is out of range for one broker and not for another", r.next)
+	return topic.Errorf(topic.ErrNoLeader, "offset %d is out of range for one broker and not for another", r.next)
 }

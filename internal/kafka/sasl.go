@@ -11,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"weir/internal/regular"
+	"weir/internal/topic"
 )
 
 // SASL is our login. The password's file is read for each new connection; a line end after the password is ignored.
@@ -57,7 +58,7 @@ func (l *login) Name() string { return l.config.name() }
 func (l *login) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	mechanism, err := l.config.mechanism()
 	if err != nil {
-		return nil, nil, &causeError{Text: err.Error(), Kind: ErrLogin, Cause: err}
+		return nil, nil, &topic.Error{Text: err.Error(), Kind: topic.ErrLogin, Cause: err}
 	}
 	return mechanism.Start(ctx)
 }

@@ -14,17 +14,18 @@ import (
 	kafkago "github.com/segmentio/kafka-go"
 
 	"weir/internal/sleep"
+	"weir/internal/topic"
 )
 
 // EnsureTopics creates missing topics, or returns the commands for an administrator when Config.Create is not set. It
 // returns when every partition answers. Existing topics must have the given number of partitions (ErrPartitions) and
 // cleanup.policy (ErrSettings), and writes to them must be durable (min.insync.replicas). It logs other settings that
 // differ. It returns all errors together; the first transient one ends it.
-func (c *Client) EnsureTopics(ctx context.Context, topics ...Topic) error {
+func (c *Client) EnsureTopics(ctx context.Context, topics ...topic.Topic) error {
 	var faults []error
-	for _, topic := range topics {
-		err := c.ensure(ctx, topic)
-		if err != nil && !errors.Is(err, ErrPermanent) && !errors.Is(err, ErrNoTopic) {
+	for _, wanted := range topics {
+		err := c.ensure(ctx, wanted)
+		if err != nil && !errors.Is(err, topic.ErrPermanent) && !errors.Is(err, topic.ErrNoTopic) {
 			return err
 		}
 		faults = append(faults, err)
@@ -32,26 +33,26 @@ func (c *Client) EnsureTopics(ctx context.Context, topics ...Topic) error {
 	return errors.Join(faults...)
 }
 
-func (c *Client) ensure(ctx context.Context, topic Topic) error {
-	if c.config.embedded() && strings.Contains(topic.Settings["cleanup.policy"], "compact") {
-		return errorf(ErrSettings, "topic %s: the embedded broker's compaction can lose records: cleanup.policy must be delete", topic.Name)
+func (c *Client) ensure(ctx context.Context, wanted topic.Topic) error {
+	if c.config.embedded() && strings.Contains(wanted.Settings["cleanup.policy"], "compact") {
+		return topic.Errorf(topic.ErrSettings, "topic %s: the embedded broker's compaction can lose records: cleanup.policy must be delete", wanted.Name)
 	}
-	found, err := c.topic(ctx, topic.Name)
+	found, err := c.topic(ctx, wanted.Name)
 	// The metadata is older than the answer to the creation, so it is asked until it has the topic.
-	if errors.Is(err, ErrNoTopic) {
-		if err := c.create(ctx, topic); err != nil {
+	if errors.Is(err, topic.ErrNoTopic) {
+		if err := c.create(ctx, wanted); err != nil {
 			return err
 		}
-		found, err = c.appeared(ctx, topic.Name)
+		found, err = c.appeared(ctx, wanted.Name)
 	}
 
 	if err != nil {
 		return err
 	}
-	if len(found.Partitions) != topic.Partitions {
-		return otherPartitions(topic.Name, len(found.Partitions), topic.Partitions)
+	if len(found.Partitions) != wanted.Partitions {
+		return otherPartitions(wanted.Name, len(found.Partitions), wanted.Partitions)
 	}
-	if err := c.checkSettings(ctx, topic, found); err != nil {
+	if err := c.checkSettings(ctx, wanted, found); err != nil {
 		return err
 	}
 
@@ -59,7 +60,7 @@ func (c *Client) ensure(ctx context.Context, topic Topic) error {
 	// started, does not for a moment.
 	var t trouble
 	for {
-		_, err := c.Offsets(ctx, topic.Name)
+		_, err := c.Offsets(ctx, wanted.Name)
 		if err == nil || ctx.Err() != nil {
 			return err
 		}
@@ -71,32 +72,32 @@ func (c *Client) ensure(ctx context.Context, topic Topic) error {
 	}
 }
 
-func otherPartitions(topic string, found, want int) error {
-	return errorf(ErrPartitions, "topic %s has %d partitions and not %d; their number is fixed for a topic's life", topic, found, want)
+func otherPartitions(name string, found, want int) error {
+	return topic.Errorf(topic.ErrPartitions, "topic %s has %d partitions and not %d; their number is fixed for a topic's life", name, found, want)
 }
 
-func (c *Client) create(ctx context.Context, topic Topic) error {
+func (c *Client) create(ctx context.Context, wanted topic.Topic) error {
 	if !c.config.Create {
-		return errorf(ErrNoTopic, "topic %s does not exist; make it: %s", topic.Name, command(topic, c.config.Brokers[0]))
+		return topic.Errorf(topic.ErrNoTopic, "topic %s does not exist; make it: %s", wanted.Name, command(wanted, c.config.Brokers[0]))
 	}
 	const ofBroker = -1 // the broker's default
-	request := kafkago.TopicConfig{Topic: topic.Name, NumPartitions: topic.Partitions, ReplicationFactor: cmp.Or(topic.Replication, ofBroker)}
-	for _, name := range slices.Sorted(maps.Keys(topic.Settings)) {
-		request.ConfigEntries = append(request.ConfigEntries, kafkago.ConfigEntry{ConfigName: name, ConfigValue: topic.Settings[name]})
+	request := kafkago.TopicConfig{Topic: wanted.Name, NumPartitions: wanted.Partitions, ReplicationFactor: cmp.Or(wanted.Replication, ofBroker)}
+	for _, name := range slices.Sorted(maps.Keys(wanted.Settings)) {
+		request.ConfigEntries = append(request.ConfigEntries, kafkago.ConfigEntry{ConfigName: name, ConfigValue: wanted.Settings[name]})
 	}
 	response, err := c.kafka.CreateTopics(ctx, &kafkago.CreateTopicsRequest{Topics: []kafkago.TopicConfig{request}})
 	if err == nil {
-		err = response.Errors[topic.Name]
+		err = response.Errors[wanted.Name]
 	}
 	if err != nil && !errors.Is(err, kafkago.TopicAlreadyExists) { // another process has just created it
-		return fmt.Errorf("making topic %s: %w", topic.Name, c.cause(ctx, err))
+		return fmt.Errorf("making topic %s: %w", wanted.Name, c.cause(ctx, err))
 	}
 
 	return nil
 }
 
 // command returns the command that creates the topic.
-func command(t Topic, broker string) string {
+func command(t topic.Topic, broker string) string {
 	words := []string{"kafka-topics.sh", "--bootstrap-server", broker, "--create", "--topic", t.Name, "--partitions", strconv.Itoa(t.Partitions)}
 	if t.Replication != 0 {
 		words = append(words, "--replication-factor", strconv.Itoa(t.Replication))
@@ -110,22 +111,22 @@ func command(t Topic, broker string) string {
 // appeared waits until the metadata has a topic that was just created.
 func (c *Client) appeared(ctx context.Context, name string) (kafkago.Topic, error) {
 	for {
-		topic, err := c.topic(ctx, name)
-		if err == nil && len(topic.Partitions) > 0 {
-			return topic, nil
+		found, err := c.topic(ctx, name)
+		if err == nil && len(found.Partitions) > 0 {
+			return found, nil
 		}
-		if err != nil && !errors.Is(err, ErrNoTopic) && !errors.Is(err, ErrNoLeader) {
-			return topic, err
+		if err != nil && !errors.Is(err, topic.ErrNoTopic) && !errors.Is(err, topic.ErrNoLeader) {
+			return found, err
 		}
 		sleep.For(ctx, firstPause)
 	}
 }
 
 // checkSettings compares an existing topic with its required state.
-func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.Topic) error {
+func (c *Client) checkSettings(ctx context.Context, want topic.Topic, found kafkago.Topic) error {
 	settings, err := c.TopicSettings(ctx, want.Name)
 	// A client may be allowed to write a topic and not to read its settings: then nothing is known against them.
-	if errors.Is(err, ErrForbidden) {
+	if errors.Is(err, topic.ErrForbidden) {
 		c.config.Logger.Warn("Kafka: the topic's settings cannot be checked", "topic", want.Name, "error", err)
 		return nil
 	}
@@ -135,7 +136,7 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 
 	copies := len(found.Partitions[0].Replicas)
 	if insync, _ := strconv.Atoi(settings["min.insync.replicas"]); insync > copies {
-		return errorf(ErrSettings, "topic %s can never be written: min.insync.replicas is %d, and each partition has %d copies", want.Name, insync, copies)
+		return topic.Errorf(topic.ErrSettings, "topic %s can never be written: min.insync.replicas is %d, and each partition has %d copies", want.Name, insync, copies)
 	}
 	if want.Replication != 0 && copies != want.Replication {
 		c.config.Logger.Warn("Kafka: a topic has another replication than configured", "topic", want.Name, "found", copies, "configured", want.Replication)
@@ -148,7 +149,7 @@ func (c *Client) checkSettings(ctx context.Context, want Topic, found kafkago.To
 
 		// A wrong policy loses records that are needed. Other settings only cost space or time.
 		if name == "cleanup.policy" {
-			return errorf(ErrSettings, "topic %s has cleanup.policy=%s where %s is needed; change it: kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=%s",
+			return topic.Errorf(topic.ErrSettings, "topic %s has cleanup.policy=%s where %s is needed; change it: kafka-configs.sh --bootstrap-server %s --alter --topic %s --add-config cleanup.policy=%s",
 				want.Name, settings[name], want.Settings[name], c.config.Brokers[0], want.Name, want.Settings[name])
 		}
 		c.config.Logger.Warn("Kafka: a topic has another setting than configured", "topic", want.Name, "setting", name, "found", settings[name], "configured", want.Settings[name])

@@ -11,6 +11,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 func TestEnsureTopics(t *testing.T) {
@@ -19,7 +20,7 @@ func TestEnsureTopics(t *testing.T) {
 		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		client := kafkatest.Client(t, config)
 		ctx := within(t, time.Minute)
-		hits := kafka.Topic{Name: fmt.Sprintf("hits.%d", topics.Add(1)), Partitions: 4,
+		hits := topic.Topic{Name: fmt.Sprintf("hits.%d", topics.Add(1)), Partitions: 4,
 			Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "172800000"}}
 		for range 2 { // created, and found
 			if err := client.EnsureTopics(ctx, hits); err != nil {
@@ -30,7 +31,7 @@ func TestEnsureTopics(t *testing.T) {
 			t.Fatal(partitions, err)
 		}
 		spans, err := client.Offsets(ctx, hits.Name)
-		if err != nil || len(spans) != 4 || spans[3] != (kafka.Span{}) {
+		if err != nil || len(spans) != 4 || spans[3] != (topic.Span{}) {
 			t.Fatal(spans, err)
 		}
 		if said := log.count("level=WARN"); said > 0 {
@@ -42,7 +43,7 @@ func TestEnsureTopics(t *testing.T) {
 		}
 		hits.Partitions = 8
 		err = client.EnsureTopics(ctx, hits)
-		if !errors.Is(err, kafka.ErrPartitions) || !errors.Is(err, kafka.ErrPermanent) ||
+		if !errors.Is(err, topic.ErrPartitions) || !errors.Is(err, topic.ErrPermanent) ||
 			err.Error() != "topic "+hits.Name+" has 4 partitions and not 8; their number is fixed for a topic's life" {
 			t.Errorf("other partitions: %v", err)
 		}
@@ -57,19 +58,19 @@ func TestEnsureTopicsWithoutCreate(t *testing.T) {
 		config.Create = false
 		client := kafkatest.Client(t, config)
 		ctx := within(t, time.Minute)
-		if err := client.EnsureTopics(ctx, kafka.Topic{Name: there, Partitions: 3}); err != nil {
+		if err := client.EnsureTopics(ctx, topic.Topic{Name: there, Partitions: 3}); err != nil {
 			t.Fatal(err)
 		}
 		err := client.EnsureTopics(ctx,
-			kafka.Topic{Name: "absent", Partitions: 16, Replication: 3, Settings: map[string]string{"retention.ms": "1", "cleanup.policy": "delete"}},
-			kafka.Topic{Name: there, Partitions: 2})
+			topic.Topic{Name: "absent", Partitions: 16, Replication: 3, Settings: map[string]string{"retention.ms": "1", "cleanup.policy": "delete"}},
+			topic.Topic{Name: there, Partitions: 2})
 		want := "topic absent does not exist; make it: kafka-topics.sh --bootstrap-server " + config.Brokers[0] +
 			" --create --topic absent --partitions 16 --replication-factor 3 --config cleanup.policy=delete --config retention.ms=1\n" +
 			"topic " + there + " has 3 partitions and not 2; their number is fixed for a topic's life"
-		if err == nil || err.Error() != want || !errors.Is(err, kafka.ErrNoTopic) || !errors.Is(err, kafka.ErrPartitions) {
+		if err == nil || err.Error() != want || !errors.Is(err, topic.ErrNoTopic) || !errors.Is(err, topic.ErrPartitions) {
 			t.Fatalf("EnsureTopics: %v", err)
 		}
-		if _, err := client.Partitions(ctx, "absent"); !errors.Is(err, kafka.ErrNoTopic) {
+		if _, err := client.Partitions(ctx, "absent"); !errors.Is(err, topic.ErrNoTopic) {
 			t.Fatalf("it was made all the same, or: %v", err)
 		}
 	})
@@ -81,7 +82,7 @@ func TestEnsureTopicsRefuses(t *testing.T) {
 	ctx := within(t, time.Minute)
 	plain := newTopic(t, client, 1, "cleanup.policy=delete")
 	strict := fmt.Sprintf("strict.%d", topics.Add(1))
-	for says, topic := range map[string]kafka.Topic{
+	for says, wanted := range map[string]topic.Topic{
 		"topic " + plain + " has cleanup.policy=delete where compact is needed; change it: kafka-configs.sh --bootstrap-server ": {
 			Name: plain, Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}},
 		"topic " + strict + " can never be written: min.insync.replicas is 2, and each partition has 1 copies": {
@@ -90,14 +91,14 @@ func TestEnsureTopicsRefuses(t *testing.T) {
 		"making topic many: [38] Invalid Replication Factor": {Name: "many", Partitions: 1, Replication: 7},
 		"making topic odd: [40] Invalid Configuration":       {Name: "odd", Partitions: 1, Settings: map[string]string{"segment.bytes": "10"}},
 	} {
-		err := client.EnsureTopics(ctx, topic)
-		if err == nil || !strings.HasPrefix(err.Error(), says) || !errors.Is(err, kafka.ErrSettings) || !errors.Is(err, kafka.ErrPermanent) {
+		err := client.EnsureTopics(ctx, wanted)
+		if err == nil || !strings.HasPrefix(err.Error(), says) || !errors.Is(err, topic.ErrSettings) || !errors.Is(err, topic.ErrPermanent) {
 			t.Errorf("EnsureTopics says %v, not %s", err, says)
 		}
 	}
 	embedded := kafkatest.Client(t, kafkatest.Embedded(t))
-	err := embedded.EnsureTopics(ctx, kafka.Topic{Name: "list", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}})
-	if !errors.Is(err, kafka.ErrSettings) || !strings.Contains(err.Error(), "the embedded broker's compaction can lose records") {
+	err := embedded.EnsureTopics(ctx, topic.Topic{Name: "list", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}})
+	if !errors.Is(err, topic.ErrSettings) || !strings.Contains(err.Error(), "the embedded broker's compaction can lose records") {
 		t.Errorf("on the embedded broker: %v", err)
 	}
 }
@@ -111,16 +112,16 @@ func TestListedTopics(t *testing.T) {
 		config.Topics = []string{mine}
 		client := kafkatest.Client(t, config)
 		ctx := within(t, time.Minute)
-		if _, err := client.Partitions(ctx, mine); !errors.Is(err, kafka.ErrNoTopic) {
+		if _, err := client.Partitions(ctx, mine); !errors.Is(err, topic.ErrNoTopic) {
 			t.Errorf("before it is made: %v", err)
 		}
-		if _, err := client.NewReader(mine, 0, 0).Fetch(ctx); !errors.Is(err, kafka.ErrNoTopic) {
+		if _, err := client.NewReader(mine, 0, 0).Fetch(ctx); !errors.Is(err, topic.ErrNoTopic) {
 			t.Errorf("reading it before it is made: %v", err)
 		}
 		if cluster, err := all.Cluster(ctx); err != nil || slices.Contains(cluster.Topics, mine) {
 			t.Errorf("it was made by asking: %v, %v", cluster, err)
 		}
-		if err := client.EnsureTopics(ctx, kafka.Topic{Name: mine, Partitions: 2}); err != nil {
+		if err := client.EnsureTopics(ctx, topic.Topic{Name: mine, Partitions: 2}); err != nil {
 			t.Fatal(err)
 		}
 		if cluster, err := client.Cluster(ctx); err != nil || !slices.Equal(cluster.Topics, []string{mine}) {
@@ -130,7 +131,7 @@ func TestListedTopics(t *testing.T) {
 		_, err := client.Offsets(ctx, other)
 		_, reading := client.NewReader(other, 0, 0).Fetch(ctx)
 		for _, err := range []error{err, reading} {
-			if err == nil || !strings.HasSuffix(err.Error(), want) || errors.Is(err, kafka.ErrNoTopic) {
+			if err == nil || !strings.HasSuffix(err.Error(), want) || errors.Is(err, topic.ErrNoTopic) {
 				t.Errorf("of another topic it says %v", err)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/wait"
 )
 
@@ -46,20 +47,20 @@ func TestTruth(t *testing.T) {
 	}
 	at := cluster.Listener
 	cases := map[string]wrong{
-		"wrong password, PLAIN":     {kafka.Config{Brokers: at("SASL"), SASL: login("plain", kafkatest.User, bad)}, kafka.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for plain`},
-		"wrong password, SCRAM-256": {kafka.Config{Brokers: at("SASL"), SASL: login("scram-sha-256", kafkatest.User, bad)}, kafka.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for scram-sha-256`},
-		"wrong password, SCRAM-512": {kafka.Config{Brokers: at("SASLTLS"), TLS: ours, SASL: login("SCRAM-SHA-512", kafkatest.User, bad)}, kafka.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for SCRAM-SHA-512`},
-		"wrong user":                {kafka.Config{Brokers: at("SASL"), SASL: login("scram-sha-512", "wier", good)}, kafka.ErrLogin, `the brokers refuse user "wier": wrong password, or no such user for scram-sha-512`},
-		"no login":                  {kafka.Config{Brokers: at("SASL")}, kafka.ErrUnreachable, "closed the connection at the first request; it may want a login (kafka.sasl)"},
-		"a login too many":          {kafka.Config{Brokers: at("PLAINTEXT"), SASL: login("plain", kafkatest.User, good)}, kafka.ErrLogin, "the brokers want no login on this port: remove kafka.sasl, or use their port for it"},
-		"no TLS":                    {kafka.Config{Brokers: at("TLS")}, kafka.ErrTLS, "broker " + at("TLS")[0] + " speaks TLS: set kafka.tls"},
-		"no TLS, with a login":      {kafka.Config{Brokers: at("SASLTLS"), SASL: login("plain", kafkatest.User, good)}, kafka.ErrTLS, "broker " + at("SASLTLS")[0] + " speaks TLS: set kafka.tls"},
-		"TLS too many":              {kafka.Config{Brokers: at("PLAINTEXT"), TLS: ours}, kafka.ErrTLS, "does not speak TLS: remove kafka.tls, or use its port for TLS"},
-		"a stranger's certificate":  {kafka.Config{Brokers: at("TLS"), TLS: &kafka.TLS{CA: cluster.Certificates.Stranger}}, kafka.ErrTLS, "the certificate of broker " + at("TLS")[0] + " is not accepted: x509: certificate signed by unknown authority"},
-		"no certificate of ours":    {kafka.Config{Brokers: at("MUTUAL"), TLS: ours}, kafka.ErrTLS, "wants a client's certificate: set kafka.tls.cert and kafka.tls.key"},
-		"away":                      {kafka.Config{Brokers: []string{"127.0.0.1:1"}}, kafka.ErrUnreachable, "broker 127.0.0.1:1 cannot be reached: connection refused"},
-		"a name that nobody has":    {kafka.Config{Brokers: []string{"kafka.invalid:9092"}}, kafka.ErrUnreachable, "broker kafka.invalid:9092 cannot be reached: "},
-		"no such topic":             {kafka.Config{Brokers: at("PLAINTEXT")}, kafka.ErrNoTopic, "the topic does not exist"},
+		"wrong password, PLAIN":     {kafka.Config{Brokers: at("SASL"), SASL: login("plain", kafkatest.User, bad)}, topic.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for plain`},
+		"wrong password, SCRAM-256": {kafka.Config{Brokers: at("SASL"), SASL: login("scram-sha-256", kafkatest.User, bad)}, topic.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for scram-sha-256`},
+		"wrong password, SCRAM-512": {kafka.Config{Brokers: at("SASLTLS"), TLS: ours, SASL: login("SCRAM-SHA-512", kafkatest.User, bad)}, topic.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for SCRAM-SHA-512`},
+		"wrong user":                {kafka.Config{Brokers: at("SASL"), SASL: login("scram-sha-512", "wier", good)}, topic.ErrLogin, `the brokers refuse user "wier": wrong password, or no such user for scram-sha-512`},
+		"no login":                  {kafka.Config{Brokers: at("SASL")}, topic.ErrUnreachable, "closed the connection at the first request; it may want a login (kafka.sasl)"},
+		"a login too many":          {kafka.Config{Brokers: at("PLAINTEXT"), SASL: login("plain", kafkatest.User, good)}, topic.ErrLogin, "the brokers want no login on this port: remove kafka.sasl, or use their port for it"},
+		"no TLS":                    {kafka.Config{Brokers: at("TLS")}, topic.ErrTLS, "broker " + at("TLS")[0] + " speaks TLS: set kafka.tls"},
+		"no TLS, with a login":      {kafka.Config{Brokers: at("SASLTLS"), SASL: login("plain", kafkatest.User, good)}, topic.ErrTLS, "broker " + at("SASLTLS")[0] + " speaks TLS: set kafka.tls"},
+		"TLS too many":              {kafka.Config{Brokers: at("PLAINTEXT"), TLS: ours}, topic.ErrTLS, "does not speak TLS: remove kafka.tls, or use its port for TLS"},
+		"a stranger's certificate":  {kafka.Config{Brokers: at("TLS"), TLS: &kafka.TLS{CA: cluster.Certificates.Stranger}}, topic.ErrTLS, "the certificate of broker " + at("TLS")[0] + " is not accepted: x509: certificate signed by unknown authority"},
+		"no certificate of ours":    {kafka.Config{Brokers: at("MUTUAL"), TLS: ours}, topic.ErrTLS, "wants a client's certificate: set kafka.tls.cert and kafka.tls.key"},
+		"away":                      {kafka.Config{Brokers: []string{"127.0.0.1:1"}}, topic.ErrUnreachable, "broker 127.0.0.1:1 cannot be reached: connection refused"},
+		"a name that nobody has":    {kafka.Config{Brokers: []string{"kafka.invalid:9092"}}, topic.ErrUnreachable, "broker kafka.invalid:9092 cannot be reached: "},
+		"no such topic":             {kafka.Config{Brokers: at("PLAINTEXT")}, topic.ErrNoTopic, "the topic does not exist"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { everyCallTells(t, c) })
@@ -85,26 +86,26 @@ func everyCallTells(t *testing.T, c wrong) {
 	client := kafkatest.Client(t, c.config)
 	ctx := within(t, time.Minute)
 	returned := map[string]error{}
-	if c.kind != kafka.ErrNoTopic {
+	if c.kind != topic.ErrNoTopic {
 		_, returned["Cluster"] = client.Cluster(ctx)
-		returned["EnsureTopics"] = client.EnsureTopics(ctx, kafka.Topic{Name: "absent", Partitions: 1})
+		returned["EnsureTopics"] = client.EnsureTopics(ctx, topic.Topic{Name: "absent", Partitions: 1})
 	}
 	_, returned["Offsets"] = client.Offsets(ctx, "absent")
 	_, returned["Fetch"] = client.NewReader("absent", 0, 0).Fetch(ctx)
 	for call, err := range returned {
-		if err == nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) || errors.Is(err, kafka.ErrPermanent) {
+		if err == nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) || errors.Is(err, topic.ErrPermanent) {
 			t.Errorf("%s says %q", call, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s says more than a line", call)
 		}
 	}
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "absent", Partitions: 1})
-	producer.Send(ctx, kafka.Message{})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "absent", Partitions: 1})
+	producer.Send(ctx, topic.Message{})
 	joining, leave := context.WithCancel(ctx)
 	left := make(chan error)
 	go func() {
-		left <- client.RunGroup(joining, kafka.Group{Name: "g", Topics: map[string]int{"absent": 0}}, nil)
+		left <- client.RunGroup(joining, topic.Group{Name: "g", Topics: map[string]int{"absent": 0}}, nil)
 	}()
 	unquoted := strings.ReplaceAll(c.says, `"`, `\"`)
 	wait.Until(t, "the log to say why nothing is produced", log.has("operation=produce", unquoted))
@@ -122,19 +123,19 @@ func everyCallTells(t *testing.T, c wrong) {
 func wholeCircle(t *testing.T, config kafka.Config) {
 	t.Helper()
 	client := kafkatest.Client(t, config)
-	topic := newTopic(t, client, 1)
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
-	send(t, producer, kafka.Message{Value: []byte("once round")})
+	name := newTopic(t, client, 1)
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
+	send(t, producer, topic.Message{Value: []byte("once round")})
 	if err := producer.Close(within(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if records := readAll(t, client, topic, 0, 0); len(records) != 1 {
+	if records := readAll(t, client, name, 0, 0); len(records) != 1 {
 		t.Fatalf("%d records", len(records))
 	}
 	ctx, leave := context.WithCancel(within(t, time.Minute))
-	err := client.RunGroup(ctx, kafka.Group{Name: topic, Topics: map[string]int{topic: 1}}, func(ctx context.Context, claim *kafka.Claim) error {
+	err := client.RunGroup(ctx, topic.Group{Name: name, Topics: map[string]int{name: 1}}, func(ctx context.Context, claim *topic.Claim) error {
 		defer leave()
-		return claim.Commit(ctx, kafka.Commit{Offset: 1})
+		return claim.Commit(ctx, topic.Commit{Offset: 1})
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,11 +158,11 @@ func TestTruthOnFake(t *testing.T) {
 	guessed := &kafka.SASL{Mechanism: "SCRAM-SHA-512", User: "weir", PasswordFile: passwordFile(t, "guessed")}
 	ours := &kafka.TLS{CA: certificates.Authority}
 	for name, c := range map[string]wrong{
-		"wrong password":      {kafka.Config{TLS: ours, SASL: guessed}, kafka.ErrUnreachable, `closed the connection during the login; it may refuse user "weir"`},
-		"no TLS":              {kafka.Config{SASL: right}, kafka.ErrUnreachable, "closed the connection without an answer; it may want TLS (kafka.tls)"},
-		"unknown mechanism":   {kafka.Config{TLS: ours, SASL: &kafka.SASL{Mechanism: "plain", User: "weir", PasswordFile: right.PasswordFile}}, kafka.ErrUnreachable, "closed the connection during the login"},
-		"stranger's":          {kafka.Config{TLS: &kafka.TLS{CA: certificates.Stranger}, SASL: right}, kafka.ErrTLS, "is not accepted"},
-		"all right, no topic": {kafka.Config{TLS: ours, SASL: right}, kafka.ErrNoTopic, "the topic does not exist"},
+		"wrong password":      {kafka.Config{TLS: ours, SASL: guessed}, topic.ErrUnreachable, `closed the connection during the login; it may refuse user "weir"`},
+		"no TLS":              {kafka.Config{SASL: right}, topic.ErrUnreachable, "closed the connection without an answer; it may want TLS (kafka.tls)"},
+		"unknown mechanism":   {kafka.Config{TLS: ours, SASL: &kafka.SASL{Mechanism: "plain", User: "weir", PasswordFile: right.PasswordFile}}, topic.ErrUnreachable, "closed the connection during the login"},
+		"stranger's":          {kafka.Config{TLS: &kafka.TLS{CA: certificates.Stranger}, SASL: right}, topic.ErrTLS, "is not accepted"},
+		"all right, no topic": {kafka.Config{TLS: ours, SASL: right}, topic.ErrNoTopic, "the topic does not exist"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.config.Brokers = config.Brokers

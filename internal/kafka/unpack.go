@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"weir/internal/topic"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
@@ -245,7 +246,7 @@ func (r *Reader) addLong(offset, length int64) {
 	if length > 0 {
 		what = fmt.Appendf(nil, "a record of %d bytes, more than %d MiB", length, mostRecord>>20)
 	}
-	r.records = append(r.records, Record{Offset: offset, Value: what, Long: true})
+	r.records = append(r.records, topic.Record{Offset: offset, Value: what, Long: true})
 	r.next = offset + 1
 	r.held += recordBytes
 }

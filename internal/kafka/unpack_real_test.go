@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/real"
 )
 
@@ -20,7 +21,7 @@ func TestPackedZerosOfARealBroker(t *testing.T) {
 	const partitions, most = 7, 400 // MiB, requested in total
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
-	if err := client.EnsureTopics(t.Context(), kafka.Topic{Name: "zeros", Partitions: partitions}); err != nil {
+	if err := client.EnsureTopics(t.Context(), topic.Topic{Name: "zeros", Partitions: partitions}); err != nil {
 		t.Fatal(err)
 	}
 	producer, err := kgo.NewClient(kgo.SeedBrokers(cluster.Addresses()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),
@@ -46,7 +47,7 @@ func TestPackedZerosOfARealBroker(t *testing.T) {
 		reading.Go(func() {
 			reader := client.NewReader("zeros", partition, 0)
 			reader.MaxBytes = 1 << 20
-			var got []kafka.Record
+			var got []topic.Record
 			for len(got) < 2 {
 				records, err := reader.Fetch(within(t, time.Minute))
 				if err != nil {

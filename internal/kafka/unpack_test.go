@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"weir/internal/topic"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
@@ -41,7 +42,7 @@ func repacked(batch, with []byte) []byte {
 
 // fetches reads an answer as Fetch does, again and again until nothing of it is left, and passes the records of each
 // call to a function.
-func (r *Reader) fetches(t testing.TB, batches []byte, each func([]Record)) {
+func (r *Reader) fetches(t testing.TB, batches []byte, each func([]topic.Record)) {
 	t.Helper()
 	if err := r.read(&answer{found: true, batches: batches}); err != nil {
 		t.Fatal(err)
@@ -71,7 +72,7 @@ func TestLargeBatchesComeInPieces(t *testing.T) {
 			one := packed(t, codec, values...)
 			r, got, fetches := Reader{MaxBytes: 100_000}, 0, 0
 			last := int64(len(values))
-			r.fetches(t, slices.Concat(one, at(last, one)), func(records []Record) {
+			r.fetches(t, slices.Concat(one, at(last, one)), func(records []topic.Record) {
 				if len(records) == 0 {
 					t.Fatalf("%v: a Fetch has none", codec)
 				}
@@ -115,9 +116,9 @@ func TestFewBytesThatUnpackToMany(t *testing.T) {
 				runtime.GC()
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				r, long, last := Reader{MaxBytes: 1 << 20}, 0, Record{}
+				r, long, last := Reader{MaxBytes: 1 << 20}, 0, topic.Record{}
 				next := int64(0)
-				r.fetches(t, slices.Concat(one, behind), func(records []Record) {
+				r.fetches(t, slices.Concat(one, behind), func(records []topic.Record) {
 					for _, record := range records {
 						if record.Offset < next || !record.Long && record.Offset < int64(len(c.values)) && len(record.Value) != len(c.values[record.Offset]) {
 							t.Fatalf("record %d has %d bytes", record.Offset, len(record.Value))

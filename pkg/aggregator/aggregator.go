@@ -45,7 +45,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/telemetry"
 	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
@@ -117,10 +116,10 @@ func newListID(now time.Time) blocklist.ListID {
 }
 
 // newList makes the list that our partitions publish to.
-func (a *Aggregator) newList(topic publishing.Topic, name string) *publishing.List {
+func (a *Aggregator) newList(in publishing.Topic, name string) *publishing.List {
 	c := &a.config
 	return publishing.NewList(publishing.Config{
-		Topic: topic, Name: c.BlocklistTopic, Blocklist: c.Blocklist,
+		Topic: in, Name: c.BlocklistTopic, Blocklist: c.Blocklist,
 		Events: c.Events, EventsPartitions: c.EventsPartitions, Partitions: c.Partitions, Superseded: a.superseded, Agreed: a.agreeList,
 		Logger: a.logger, Faults: a.faults, Now: c.Now,
 		Blocked: a.metrics.blocked, Over: a.metrics.over.Inc, Corrected: a.metrics.corrected.Inc, Unpublished: a.metrics.unpublished.Inc,
@@ -138,7 +137,7 @@ func (t listTopic) End(ctx context.Context) (int64, error) {
 	return span.End, err
 }
 
-func (t listTopic) Identity(ctx context.Context) (kafka.Identity, error) {
+func (t listTopic) Identity(ctx context.Context) (topic.Identity, error) {
 	return t.client.Reader(t.name, 0, 0, 0).Identity(ctx)
 }
 
@@ -197,7 +196,7 @@ func (a *Aggregator) Run(ctx context.Context) error {
 	defer following.Wait()
 	defer cancel()
 	a.place(false)
-	group := kafka.Group{Name: a.config.Group, Topics: map[string]int{a.config.Hits: a.config.Partitions}, Place: a.place}
+	group := topic.Group{Name: a.config.Group, Topics: map[string]int{a.config.Hits: a.config.Partitions}, Place: a.place}
 	if err := a.config.Client.RunGroup(ctx, group, a.own); err != nil {
 		return fmt.Errorf("counting %s: %w", a.config.Hits, err)
 	}
@@ -205,10 +204,10 @@ func (a *Aggregator) Run(ctx context.Context) error {
 }
 
 // own holds a partition until the context is done.
-func (a *Aggregator) own(ctx context.Context, claim *kafka.Claim) error {
+func (a *Aggregator) own(ctx context.Context, claim *topic.Claim) error {
 	log := a.config.Client.Reader(claim.Topic, claim.Partition, 0, 0)
 	commits := position.NewCommits(ctx, func(ctx context.Context, offset int64) error {
-		return claim.Commit(ctx, kafka.Commit{Offset: offset})
+		return claim.Commit(ctx, topic.Commit{Offset: offset})
 	})
 	defer commits.Close()
 	p := a.newPartition(claim.Partition, log, commits)

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/store/disk"
 	"weir/internal/store/redis"
 	"weir/internal/store/redis/redistest"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/hit"
 )
@@ -24,7 +24,7 @@ import (
 const benchRules = "rules: [{name: per-ip, key: ip, limits: [600/min], block: {for: 1h}}]"
 
 // benchPartition is one partition that holds so many keys hot, before a store, its log in memory.
-func benchPartition(b *testing.B, cold store.Store, hotKeys int, records []kafka.Record) *partition {
+func benchPartition(b *testing.B, cold store.Store, hotKeys int, records []topic.Record) *partition {
 	b.Helper()
 	l := &lab{t: b, r: rand.New(rand.NewPCG(1, 1)), list: &outbox{killIn: -1}, events: &outbox{killIn: -1}, records: records}
 	a, err := Open(b.Context(), Config{
@@ -45,11 +45,11 @@ func benchPartition(b *testing.B, cold store.Store, hotKeys int, records []kafka
 }
 
 // benchRecords are batches of hits of keys that pick gives, one after another in time.
-func benchRecords(b testing.TB, batches, hits int, pick func() int) []kafka.Record {
+func benchRecords(b testing.TB, batches, hits int, pick func() int) []topic.Record {
 	b.Helper()
 	w := hit.NewWriter()
 	at := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
-	records := make([]kafka.Record, 0, batches)
+	records := make([]topic.Record, 0, batches)
 	for n := range batches {
 		w.Reset([]string{"per-ip"})
 		for range hits {
@@ -61,7 +61,7 @@ func benchRecords(b testing.TB, batches, hits int, pick func() int) []kafka.Reco
 		if err != nil {
 			b.Fatal(err)
 		}
-		records = append(records, kafka.Record{Offset: int64(n), Time: time.UnixMilli(at), Value: value})
+		records = append(records, topic.Record{Offset: int64(n), Time: time.UnixMilli(at), Value: value})
 	}
 	return records
 }

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store/redis"
 	"weir/internal/store/redis/redistest"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/hit"
 )
@@ -47,20 +47,20 @@ func (s *backlogSource) reset() {
 }
 
 // cut appends what a source has to the partitions' logs.
-func (s *backlogSource) cut(b testing.TB, logs *[backlogPartitions][]kafka.Record, now time.Time) {
+func (s *backlogSource) cut(b testing.TB, logs *[backlogPartitions][]topic.Record, now time.Time) {
 	b.Helper()
 	for n, w := range s.writers {
 		value, err := w.Append(nil, hit.Header{Source: s.name, From: s.sent, To: s.sent + 1, Clock: now.UnixMilli()})
 		if err != nil {
 			b.Fatal(err)
 		}
-		logs[n] = append(logs[n], kafka.Record{Offset: int64(len(logs[n])), Time: now, Value: value})
+		logs[n] = append(logs[n], topic.Record{Offset: int64(len(logs[n])), Time: now, Value: value})
 	}
 	s.sent++
 	s.reset()
 }
 
-func backlog(b testing.TB, lines int) (logs [backlogPartitions][]kafka.Record) {
+func backlog(b testing.TB, lines int) (logs [backlogPartitions][]topic.Record) {
 	b.Helper()
 	var sources [backlogSources]*backlogSource
 	for n := range sources {
@@ -110,7 +110,7 @@ type catchingUp struct {
 	counted    int
 }
 
-func newCatchingUp(b *testing.B, logs [backlogPartitions][]kafka.Record) *catchingUp {
+func newCatchingUp(b *testing.B, logs [backlogPartitions][]topic.Record) *catchingUp {
 	b.Helper()
 	r := &catchingUp{server: redistest.Start(b), now: time.Date(2024, 1, 3, 0, 0, 0, 0, time.UTC)}
 	cold, err := redis.Open(b.Context(), redis.Options{URL: "redis://" + r.server.Addr})

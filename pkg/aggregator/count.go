@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"weir/internal/kafka"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/hit"
@@ -73,7 +73,7 @@ func (c *counter) takeDecided() []publishing.Publication {
 }
 
 // gather takes the next records as batches, and finds the windows of their keys. It returns how many it took.
-func (c *counter) gather(ctx context.Context, records []kafka.Record) (int, error) {
+func (c *counter) gather(ctx context.Context, records []topic.Record) (int, error) {
 	c.used = 0
 	pairs := 0
 	for n := range records {
@@ -104,7 +104,7 @@ func (c *counter) nextBatch() *batch {
 }
 
 // judge reads a record and says whether its hits are to be counted.
-func (c *counter) judge(ctx context.Context, b *batch, record *kafka.Record) (bool, error) {
+func (c *counter) judge(ctx context.Context, b *batch, record *topic.Record) (bool, error) {
 	if err := b.reader.Reset(record.Value); err != nil {
 		if errors.Is(err, hit.ErrNewer) {
 			return false, fmt.Errorf("record %d: %w", record.Offset, err)

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/internal/topic"
 )
 
 // A hung store answers no reading before its context ends.
@@ -86,7 +86,7 @@ func TestAnIdlePartitionAnswersAtOnce(t *testing.T) {
 		l.crowd(p)
 		l.hits("192.0.2.9", 1)
 		l.settle(p)
-		l.log.instead = func(ctx context.Context) ([]kafka.Record, error) { // nothing comes, as a broker says it
+		l.log.instead = func(ctx context.Context) ([]topic.Record, error) { // nothing comes, as a broker says it
 			select {
 			case <-time.After(500 * time.Millisecond):
 			case <-ctx.Done():

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 )
 
@@ -41,7 +41,7 @@ func TestALateRecordOfAnotherIsHealedWhenTheStoreIsBack(t *testing.T) {
 }
 
 // partial is a record of the list as an owner wrote it that had counted only a part of the batch when it was stopped.
-func (l *lab) partial(record kafka.Message) kafka.Message {
+func (l *lab) partial(record topic.Message) topic.Message {
 	l.t.Helper()
 	e := l.entry(record.Key, record.Value)
 	e.Limit, e.From, e.Count = "100/hour", e.From-1000, e.Count+96
@@ -49,7 +49,7 @@ func (l *lab) partial(record kafka.Message) kafka.Message {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return kafka.Message{Key: record.Key, Value: value}
+	return topic.Message{Key: record.Key, Value: value}
 }
 
 // A record that the same batch led to, and that says something else, is an older one.
@@ -74,9 +74,9 @@ func TestARecordOfPartOfABatchIsHealed(t *testing.T) {
 
 // Records of a former owner that come while the partition has no owner are healed by the next one.
 func TestRecordsFromBeforeTheTakeoverAreHealed(t *testing.T) {
-	for name, late := range map[string]func(*lab) kafka.Message{
-		"of part of a batch": func(l *lab) kafka.Message { return l.partial(l.list.arrived[0]) },
-		"of before its end": func(l *lab) kafka.Message {
+	for name, late := range map[string]func(*lab) topic.Message{
+		"of part of a batch": func(l *lab) topic.Message { return l.partial(l.list.arrived[0]) },
+		"of before its end": func(l *lab) topic.Message {
 			late := l.list.arrived[0]
 			l.unblock("192.0.2.1")
 			return late

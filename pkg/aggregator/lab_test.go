@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
@@ -32,7 +32,7 @@ type lab struct {
 	t       testing.TB
 	r       *rand.Rand
 	agg     *Aggregator
-	records []kafka.Record // the log of hits
+	records []topic.Record // the log of hits
 	begins  int64          // what is before is trimmed
 	store   *shaky
 	list    *outbox
@@ -46,7 +46,7 @@ type lab struct {
 	log     *labLog        // of the last partition
 	clock   int64          // of collectors, where it is not newest
 
-	hitsTopic, listTopic kafka.Identity
+	hitsTopic, listTopic topic.Identity
 }
 
 // killed is the panic that ends a process.
@@ -106,12 +106,12 @@ func (s *shaky) Scan(ctx context.Context, n int, space store.Space, from store.C
 
 // An outbox is a topic and the producer's queue before it.
 type outbox struct {
-	arrived []kafka.Message
-	waiting []kafka.Message
+	arrived []topic.Message
+	waiting []topic.Message
 	killIn  int
 }
 
-func (o *outbox) Send(_ context.Context, messages ...kafka.Message) error {
+func (o *outbox) Send(_ context.Context, messages ...topic.Message) error {
 	if o.killIn == 0 {
 		o.killIn = -1
 		panic(killed{})
@@ -168,7 +168,7 @@ func (l *lab) start(rules string) {
 func (l *lab) End(context.Context) (int64, error) { return int64(len(l.list.arrived)), nil }
 
 // Identity is that of the list's topic.
-func (l *lab) Identity(context.Context) (kafka.Identity, error) { return l.listTopic, nil }
+func (l *lab) Identity(context.Context) (topic.Identity, error) { return l.listTopic, nil }
 
 // Reader reads the list.
 func (l *lab) Reader(offset int64) publishing.Reader { return &listReader{l, offset} }
@@ -180,16 +180,16 @@ type listReader struct {
 
 func (r *listReader) Next() int64          { return r.next }
 func (r *listReader) SetNext(offset int64) { r.next = offset }
-func (r *listReader) Span() kafka.Span     { return kafka.Span{End: int64(len(r.l.list.arrived))} }
+func (r *listReader) Span() topic.Span     { return topic.Span{End: int64(len(r.l.list.arrived))} }
 
-func (r *listReader) Fetch(context.Context) ([]kafka.Record, error) {
+func (r *listReader) Fetch(context.Context) ([]topic.Record, error) {
 	if some := r.l.fetches; len(some) > 0 {
 		r.l.fetches = some[1:]
 		return nil, some[0]()
 	}
-	var records []kafka.Record
+	var records []topic.Record
 	for _, m := range r.l.list.arrived[r.next:] {
-		records = append(records, kafka.Record{Offset: r.next, Key: m.Key, Value: m.Value})
+		records = append(records, topic.Record{Offset: r.next, Key: m.Key, Value: m.Value})
 		r.next++
 	}
 	return records, nil
@@ -205,16 +205,16 @@ type labLog struct {
 	*lab
 	next    int64
 	most    int
-	instead func(ctx context.Context) ([]kafka.Record, error) // of Fetch, where it is set
+	instead func(ctx context.Context) ([]topic.Record, error) // of Fetch, where it is set
 }
 
 // Identity is that of the topic of hits.
-func (l *labLog) Identity(context.Context) (kafka.Identity, error) { return l.hitsTopic, nil }
+func (l *labLog) Identity(context.Context) (topic.Identity, error) { return l.hitsTopic, nil }
 
 func (l *labLog) SetNext(offset int64) { l.next = offset }
-func (l *labLog) Span() kafka.Span     { return kafka.Span{Start: l.begins, End: int64(len(l.records))} }
+func (l *labLog) Span() topic.Span     { return topic.Span{Start: l.begins, End: int64(len(l.records))} }
 
-func (l *labLog) Fetch(ctx context.Context) ([]kafka.Record, error) {
+func (l *labLog) Fetch(ctx context.Context) ([]topic.Record, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -222,10 +222,10 @@ func (l *labLog) Fetch(ctx context.Context) ([]kafka.Record, error) {
 		return l.instead(ctx)
 	}
 	if l.next < l.begins {
-		return nil, kafka.ErrTrimmed
+		return nil, topic.ErrTrimmed
 	}
 	if l.next > int64(len(l.records)) {
-		return nil, kafka.ErrPastEnd
+		return nil, topic.ErrPastEnd
 	}
 	end := min(int64(len(l.records)), l.next+int64(l.most))
 	some := l.records[l.next:end]
@@ -342,7 +342,7 @@ func (l *lab) send(source, ruleName string, fill func(*hit.Writer)) {
 }
 
 func (l *lab) append(value []byte) {
-	l.records = append(l.records, kafka.Record{Offset: int64(len(l.records)), Time: l.newest(), Value: value})
+	l.records = append(l.records, topic.Record{Offset: int64(len(l.records)), Time: l.newest(), Value: value})
 }
 
 // newest is the time that requests have come to.

@@ -5,11 +5,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"weir/internal/kafka"
 )
 
 const lagPatience = 15 * time.Second
@@ -49,7 +48,7 @@ func TestALagThatIsNotKnown(t *testing.T) {
 	l.settle(p)
 	l.lagIs(r, nil)
 	seen := l.now
-	l.log.instead = func(context.Context) ([]kafka.Record, error) { return nil, kafka.ErrUnreachable }
+	l.log.instead = func(context.Context) ([]topic.Record, error) { return nil, topic.ErrUnreachable }
 	for l.now.Before(seen.Add(lagPatience)) {
 		l.lagIs(r, nil)
 		l.turn(p)

@@ -7,9 +7,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
@@ -127,7 +127,7 @@ func (p *partition) turn(ctx context.Context) error {
 
 // fetch returns the next records that are to be counted. A log that is not the one that we know begins a new
 // generation.
-func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
+func (p *partition) fetch(ctx context.Context) ([]topic.Record, error) {
 	records, err := p.read(ctx)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -140,7 +140,7 @@ func (p *partition) fetch(ctx context.Context) ([]kafka.Record, error) {
 }
 
 // read fetches, and answers meanwhile: an idle log has the fetch wait for half a second.
-func (p *partition) read(ctx context.Context) (records []kafka.Record, err error) {
+func (p *partition) read(ctx context.Context) (records []topic.Record, err error) {
 	fetched := make(chan struct{})
 	go func() {
 		defer close(fetched)
@@ -153,7 +153,7 @@ func (p *partition) read(ctx context.Context) (records []kafka.Record, err error
 
 // count counts the records. Some batches are gathered together, and either all of them are counted or the partition is
 // taken again: the memory in between is true for no offset.
-func (p *partition) count(ctx context.Context, records []kafka.Record) error {
+func (p *partition) count(ctx context.Context, records []topic.Record) error {
 	if len(records) == 0 {
 		p.amid = true
 		if err := p.loadOrWait(ctx); err != nil {

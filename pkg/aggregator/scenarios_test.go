@@ -12,9 +12,9 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/store/disk"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
@@ -426,7 +426,7 @@ func TestTheListIsAnother(t *testing.T) {
 	l.list.arrived = nil
 	ctx, cancel := context.WithCancel(t.Context())
 	l.fetches = []func() error{
-		func() error { return kafka.ErrPastEnd }, // as of a topic that was made again
+		func() error { return topic.ErrPastEnd }, // as of a topic that was made again
 		func() error { cancel(); return ctx.Err() },
 	}
 	l.agg.list.Follow(ctx)
@@ -468,9 +468,9 @@ func TestTheListIsInAnotherTopic(t *testing.T) {
 			before := l.agg.list.ID()
 			c.move(l)
 			if c.another {
-				l.list.arrived = make([]kafka.Message, 3*len(l.list.arrived))
+				l.list.arrived = make([]topic.Message, 3*len(l.list.arrived))
 				for i := range l.list.arrived {
-					l.list.arrived[i] = kafka.Message{Key: []byte("per-ip/another"), Value: []byte{200}}
+					l.list.arrived[i] = topic.Message{Key: []byte("per-ip/another"), Value: []byte{200}}
 				}
 			}
 			others := len(l.list.arrived)

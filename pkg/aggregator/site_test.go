@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka/embedded"
 	"weir/internal/store"
 	"weir/internal/store/disk"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
@@ -81,13 +82,13 @@ func (s *site) openBroker() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	topic := func(name string, partitions int) kafka.Topic {
-		return kafka.Topic{Name: "weir." + name, Partitions: partitions, Settings: map[string]string{"cleanup.policy": "delete"}}
+	topicOf := func(name string, partitions int) topic.Topic {
+		return topic.Topic{Name: "weir." + name, Partitions: partitions, Settings: map[string]string{"cleanup.policy": "delete"}}
 	}
 	s.eventually("topics", func() error {
-		return s.client.EnsureTopics(s.t.Context(), topic("hits", sitePartitions), topic("blocklist", 1), topic("events", 2))
+		return s.client.EnsureTopics(s.t.Context(), topicOf("hits", sitePartitions), topicOf("blocklist", 1), topicOf("events", 2))
 	})
-	s.sender = s.client.OpenProducer(kafka.ProducerConfig{Topic: "weir.hits", Partitions: sitePartitions})
+	s.sender = s.client.OpenProducer(topic.AppenderConfig{Topic: "weir.hits", Partitions: sitePartitions})
 }
 
 func (s *site) closeBroker() {
@@ -105,8 +106,8 @@ func canceled() context.Context {
 // begin runs an aggregator.
 func (s *site) begin() {
 	s.t.Helper()
-	list := s.client.OpenProducer(kafka.ProducerConfig{Topic: "weir.blocklist", Partitions: 1})
-	events := s.client.OpenProducer(kafka.ProducerConfig{Topic: "weir.events", Partitions: 2})
+	list := s.client.OpenProducer(topic.AppenderConfig{Topic: "weir.blocklist", Partitions: 1})
+	events := s.client.OpenProducer(topic.AppenderConfig{Topic: "weir.events", Partitions: 2})
 	config := Config{
 		Client: s.client, Group: "weir.aggregator", Hits: "weir.hits", Partitions: sitePartitions, Retention: 48 * time.Hour,
 		Blocklist: list, BlocklistTopic: "weir.blocklist", Events: events, EventsPartitions: 2,
@@ -167,7 +168,7 @@ func (s *site) cut(source, ruleName, key string, fill func(*hit.Writer)) {
 		s.t.Fatal(err)
 	}
 	written := make(chan error, 1)
-	message := kafka.Message{Partition: hit.Partition(ruleName, []byte(key), sitePartitions), Value: value, Done: func(_ int64, err error) { written <- err }}
+	message := topic.Message{Partition: hit.Partition(ruleName, []byte(key), sitePartitions), Value: value, Done: func(_ int64, err error) { written <- err }}
 	if err := s.sender.Send(s.t.Context(), message); err != nil {
 		s.t.Fatal(err)
 	}

@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
@@ -44,7 +44,7 @@ func (p *partition) take(ctx context.Context) error {
 }
 
 // restore goes to where the stored checkpoint says; without one to the beginning of the log.
-func (p *partition) restore(ctx context.Context, value, topic []byte) error {
+func (p *partition) restore(ctx context.Context, value, topicNote []byte) error {
 	if value == nil { // written before any window is, so that these are never of an unknown generation
 		first := windows.Checkpoint{Generation: p.position.Next(0).Generation, Last: -1, Listed: -1, Sources: p.counter.sources.Append(nil)}
 		value = first.Append(nil)
@@ -70,8 +70,8 @@ func (p *partition) restore(ctx context.Context, value, topic []byte) error {
 	p.saver.Begin(found)
 	p.counter.reached = found.Reached
 	p.topic = windows.TopicNote{Of: generation(found.Generation)}
-	p.topic.Topic = windows.ReadTopicNote(topic, p.topic.Of)
-	p.position.Begin(position.Point{Generation: found.Generation, Offset: found.Offset, Last: found.Last, Checksum: found.Checksum}, kafka.Identity(p.topic.Topic))
+	p.topic.Topic = windows.ReadTopicNote(topicNote, p.topic.Of)
+	p.position.Begin(position.Point{Generation: found.Generation, Offset: found.Offset, Last: found.Last, Checksum: found.Checksum}, topic.Identity(p.topic.Topic))
 	return nil
 }
 

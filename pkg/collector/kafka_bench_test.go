@@ -9,26 +9,27 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 )
 
 const benchPartitions = 16
 
 // toKafka makes the bench send to a real Kafka.
-func (b *bench) toKafka() (client *kafka.Client, topic string) {
+func (b *bench) toKafka() (client *kafka.Client, name string) {
 	b.T.Helper()
 	cluster := kafkatest.Real(b.T, kafkatest.Options{})
-	topic = "hits"
+	name = "hits"
 	client = kafkatest.Client(b.T, kafka.Config{Brokers: cluster.Addresses(), Create: true})
-	if err := client.EnsureTopics(b.T.Context(), kafka.Topic{Name: topic, Partitions: benchPartitions}); err != nil {
+	if err := client.EnsureTopics(b.T.Context(), topic.Topic{Name: name, Partitions: benchPartitions}); err != nil {
 		b.T.Fatal(err)
 	}
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: benchPartitions})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: benchPartitions})
 	b.T.Cleanup(func() {
 		b.stop()
 		producer.Close(context.Background())
 	})
 	b.config.Sink, b.config.Partitions = producer, benchPartitions
-	return client, topic
+	return client, name
 }
 
 // BenchmarkFileToKafka measures a whole collector, from a file to a real Kafka that has acknowledged all of it. The

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pipeline"
 )
@@ -42,7 +42,7 @@ func (w *stopwatch) sync(file *os.File) error {
 }
 
 // Send implements Sink for cuts of one batch.
-func (w *stopwatch) Send(ctx context.Context, messages ...kafka.Message) error {
+func (w *stopwatch) Send(ctx context.Context, messages ...topic.Message) error {
 	w.lap.sent = time.Now()
 	w.lap.value, w.lap.partition = messages[0].Value, messages[0].Partition
 	told := messages[0].Done
@@ -79,7 +79,7 @@ func BenchmarkLoneLine(b *testing.B) {
 		time.Sleep(3 * time.Millisecond)
 		bare.sync(len(watch.lap.value) + 200)
 		time.Sleep(3 * time.Millisecond)
-		bare.produce(watch.sink, kafka.Message{Partition: watch.lap.partition, Value: watch.lap.value})
+		bare.produce(watch.sink, topic.Message{Partition: watch.lap.partition, Value: watch.lap.value})
 	}
 	between := func(from, to func(*lap) time.Time) (took []time.Duration) {
 		for i := range laps {
@@ -139,13 +139,13 @@ func (r *bare) sync(bytes int) {
 func (r *bare) warm(sink pipeline.Sink) {
 	for range 200 {
 		for p := range benchPartitions {
-			r.produce(sink, kafka.Message{Partition: p, Value: make([]byte, 200)})
+			r.produce(sink, topic.Message{Partition: p, Value: make([]byte, 200)})
 		}
 	}
 	r.produced = nil
 }
 
-func (r *bare) produce(sink pipeline.Sink, message kafka.Message) {
+func (r *bare) produce(sink pipeline.Sink, message topic.Message) {
 	done := make(chan error, 1)
 	message.Done = func(_ int64, err error) { done <- err }
 	begun := time.Now()

@@ -20,8 +20,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"weir/internal/kafka"
 	"weir/internal/keys"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -90,11 +90,11 @@ func changeOf(t testing.TB, offset int64, e *blocklist.Entry) blocklist.Change {
 type gathering struct {
 	mu   sync.Mutex
 	away bool
-	held []kafka.Message
-	took []kafka.Message
+	held []topic.Message
+	took []topic.Message
 }
 
-func (g *gathering) Send(_ context.Context, messages ...kafka.Message) error {
+func (g *gathering) Send(_ context.Context, messages ...topic.Message) error {
 	g.mu.Lock()
 	g.held = append(g.held, messages...)
 	g.mu.Unlock()
@@ -122,10 +122,10 @@ func (g *gathering) set(away bool) {
 	g.flush()
 }
 
-func (g *gathering) messages() []kafka.Message {
+func (g *gathering) messages() []topic.Message {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return append([]kafka.Message(nil), g.took...)
+	return append([]topic.Message(nil), g.took...)
 }
 
 // A running is an enforcer that serves in a test.

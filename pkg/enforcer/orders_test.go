@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 	"weir/test/wait"
@@ -285,7 +285,7 @@ func TestWaitingOrdersOutlastTheProcess(t *testing.T) {
 	r.stop()
 	held := r.blocklist.held
 	for _, m := range held {
-		m.Done(0, fmt.Errorf("%w", kafka.ErrClosed))
+		m.Done(0, fmt.Errorf("%w", topic.ErrClosed))
 	}
 	again := start(t, list(t), func(c *Config) { c.Folder = r.config.Folder })
 	for _, ip := range []string{"203.0.113.7", "203.0.113.8"} {
@@ -396,7 +396,7 @@ func TestWrongOrders(t *testing.T) {
 func TestAnOrderThatKafkaRefusesIsReportedAsLocal(t *testing.T) {
 	r := start(t, list(t), func(c *Config) {
 		c.Keys = keysFile(t)
-		c.Sinks = &Sinks{Blocklist: refusing{kafka.ErrPermanent}, Events: &gathering{}, Hits: &gathering{}}
+		c.Sinks = &Sinks{Blocklist: refusing{topic.ErrPermanent}, Events: &gathering{}, Hits: &gathering{}}
 	})
 	var said orderAnswer
 	r.order("POST", "/v1/blocks", `{"target":"203.0.113.8","why":"w"}`).read(t, &said)

@@ -13,14 +13,14 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"weir/internal/kafka"
 	"weir/internal/replace"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 )
 
 // A Sink takes messages for one topic, in order, and keeps them until the brokers have them: *kafka.Producer is one.
 type Sink interface {
-	Send(ctx context.Context, messages ...kafka.Message) error
+	Send(ctx context.Context, messages ...topic.Message) error
 }
 
 // Sinks are the destinations of orders.
@@ -169,7 +169,7 @@ func (o *outbox) send(ctx context.Context, to Sinks, p *parcel) {
 	left.Store(int64(len(p.Orders) + len(p.Events) + len(p.Hits)))
 	var kept atomic.Bool
 	done := func(err error) {
-		if err != nil && !errors.Is(err, kafka.ErrPermanent) {
+		if err != nil && !errors.Is(err, topic.ErrPermanent) {
 			kept.Store(true) // the process ends: the next start sends it
 		} else if err != nil {
 			p.refused.Store(true)

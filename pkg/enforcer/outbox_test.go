@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 )
 
@@ -116,7 +116,7 @@ func TestMoreFilesThanMayWait(t *testing.T) {
 // refusing refuses all messages with an error.
 type refusing struct{ err error }
 
-func (r refusing) Send(_ context.Context, messages ...kafka.Message) error {
+func (r refusing) Send(_ context.Context, messages ...topic.Message) error {
 	for _, m := range messages {
 		m.Done(0, r.err)
 	}
@@ -125,7 +125,7 @@ func (r refusing) Send(_ context.Context, messages ...kafka.Message) error {
 
 // A message that Kafka refuses permanently is not sent for ever; one that it did not get before the end is sent again.
 func TestRecordsThatKafkaRefuses(t *testing.T) {
-	for err, want := range map[error]int64{fmt.Errorf("%w: %w", kafka.ErrInvalid, kafka.ErrPermanent): 0, kafka.ErrClosed: 1} {
+	for err, want := range map[error]int64{fmt.Errorf("%w: %w", topic.ErrInvalid, topic.ErrPermanent): 0, topic.ErrClosed: 1} {
 		o, _, openErr := openOutbox(t.TempDir(), quiet)
 		if openErr != nil {
 			t.Fatal(openErr)

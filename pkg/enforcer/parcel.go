@@ -8,7 +8,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 )
 
@@ -79,10 +79,10 @@ func (p *parcel) orders() ([]*blocklist.Order, error) {
 }
 
 // kafkaMessages returns a topic's messages; done is called for each with its result.
-func kafkaMessages(of []message, done func(error)) []kafka.Message {
-	messages := make([]kafka.Message, len(of))
+func kafkaMessages(of []message, done func(error)) []topic.Message {
+	messages := make([]topic.Message, len(of))
 	for i, m := range of {
-		messages[i] = kafka.Message{Partition: m.Partition, Key: m.Key, Value: m.Value, Done: func(_ int64, err error) { done(err) }}
+		messages[i] = topic.Message{Partition: m.Partition, Key: m.Key, Value: m.Value, Done: func(_ int64, err error) { done(err) }}
 	}
 	return messages
 }

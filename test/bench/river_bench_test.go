@@ -15,6 +15,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/internal/topic"
 	"weir/pkg/hit"
 )
 
@@ -36,7 +37,7 @@ type running struct {
 	groups    string                                                   // the prefix of its groups' names
 	topics    []string                                                 // that these read
 	out       string                                                   // the topic of its verdicts
-	offender  func(kafka.Record) (client string, at int64, valid bool) // of a verdict, and the second of the break
+	offender  func(topic.Record) (client string, at int64, valid bool) // of a verdict, and the second of the break
 	busy      busy
 	redis     *redistest.Server // with its counts, if any
 }
@@ -117,7 +118,7 @@ type river struct {
 	lines    int                                        // of a measurement
 	keyed    bool
 	truth    *textbook
-	batches  [riverPartitions][]kafka.Message // that are not full yet
+	batches  [riverPartitions][]topic.Message // that are not full yet
 	filled   int                              // lines so far
 }
 
@@ -130,14 +131,14 @@ func newRiver(b *testing.B, log riverLog, keyed bool) *river {
 	r := &river{lines: lines, keyed: keyed, truth: newTextbook(), line: log.open(b, 2*lines+(topicWarm-1)*warmLines)}
 	r.cluster = kafkatest.Real(b, kafkatest.Options{Measured: true, MemoryMiB: 1024})
 	r.client = kafkatest.Client(b, kafka.Config{Brokers: r.cluster.Addresses(), Create: true})
-	topics := []kafka.Topic{
+	topics := []topic.Topic{
 		{Name: linesTopic, Partitions: riverPartitions, Settings: map[string]string{"cleanup.policy": "delete", "compression.type": "lz4"}},
 		{Name: "offenders", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "-1"}}, // its times are those of the lines
 	}
 	if err := r.client.EnsureTopics(b.Context(), topics...); err != nil {
 		b.Fatal(err)
 	}
-	r.producer = r.client.OpenProducer(kafka.ProducerConfig{Topic: linesTopic, Partitions: riverPartitions})
+	r.producer = r.client.OpenProducer(topic.AppenderConfig{Topic: linesTopic, Partitions: riverPartitions})
 	b.Cleanup(func() { r.producer.Close(context.Background()) })
 	return r
 }
@@ -152,7 +153,7 @@ func (r *river) fill(b *testing.B, lines int) {
 			b.Fatal("a line is ahead of the clock: ", text)
 		}
 		r.truth.add(client, at)
-		m := kafka.Message{Partition: r.filled / 1000 % riverPartitions, Value: []byte(text), Done: func(_ int64, err error) { written <- err }}
+		m := topic.Message{Partition: r.filled / 1000 % riverPartitions, Value: []byte(text), Done: func(_ int64, err error) { written <- err }}
 		if r.keyed {
 			m.Key, m.Partition = []byte(client), hit.Partition("", []byte(client), riverPartitions)
 		}
@@ -252,15 +253,15 @@ func (r *river) caughtUp(b *testing.B, c *running) bool {
 	if err != nil {
 		return false
 	}
-	for _, topic := range c.topics {
-		spans, err := r.client.Offsets(b.Context(), topic)
+	for _, name := range c.topics {
+		spans, err := r.client.Offsets(b.Context(), name)
 		if err != nil {
 			return false
 		}
 		for partition, span := range spans {
 			reached := int64(-1)
 			for _, g := range groups {
-				if commit, ok := g.Commits[topic][partition]; ok {
+				if commit, ok := g.Commits[name][partition]; ok {
 					reached = max(reached, commit.Offset)
 				}
 			}

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/test/port"
 )
@@ -45,7 +45,7 @@ func streams(guarantee string) func(*testing.B, *river) *running {
 }
 
 // broken reads a record of the job: an address, then the second of its break and the limit.
-func broken(record kafka.Record) (client string, at int64, valid bool) {
+func broken(record topic.Record) (client string, at int64, valid bool) {
 	address, valid := netip.AddrFromSlice(record.Key)
 	second, _, _ := strings.Cut(string(record.Value), " ")
 	at, err := strconv.ParseInt(second, 10, 64)
@@ -60,9 +60,9 @@ func (r *river) repartitioned(b *testing.B, id string) string {
 		if err != nil {
 			b.Fatal(err)
 		}
-		for _, topic := range cluster.Topics {
-			if strings.HasPrefix(topic, id) && strings.HasSuffix(topic, "-repartition") {
-				return topic
+		for _, name := range cluster.Topics {
+			if strings.HasPrefix(name, id) && strings.HasSuffix(name, "-repartition") {
+				return name
 			}
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -103,7 +103,7 @@ enforcer: {listen: %q, admin: ""}
 }
 
 // blocked is the client that an entry blocks, and since when.
-func blocked(record kafka.Record) (client string, at int64, valid bool) {
+func blocked(record topic.Record) (client string, at int64, valid bool) {
 	decoded, err := blocklist.DecodeRecord(record.Key, record.Value)
 	if err != nil || decoded.Entry == nil {
 		return "", 0, false

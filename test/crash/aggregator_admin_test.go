@@ -11,7 +11,7 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/test/real"
 )
 
@@ -27,7 +27,7 @@ func (r *river) deleteTopic(name string) {
 		r.t.Fatal(err)
 	}
 	r.eventually("the topic is gone", func() error {
-		if _, err := r.client.Offsets(r.t.Context(), r.prefix+name); !errors.Is(err, kafka.ErrNoTopic) {
+		if _, err := r.client.Offsets(r.t.Context(), r.prefix+name); !errors.Is(err, topic.ErrNoTopic) {
 			return fmt.Errorf("it can be asked: %w", err)
 		}
 		return nil

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/store/disk"
 	"weir/internal/store/redis"
+	"weir/internal/topic"
 )
 
 const (
@@ -60,7 +60,7 @@ func benchColdKeys(b *testing.B, kind string) {
 
 func (r *river) sendCold() {
 	r.t.Helper()
-	producer := r.client.Appender(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
+	producer := r.client.Appender(topic.AppenderConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
 	begin := time.Now().Add(-coldRounds * 30 * time.Second).UnixMilli()
 	const step = 4000
 	for n := 0; n < coldKeys*coldRounds; n += step {

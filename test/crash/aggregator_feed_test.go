@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/hit"
 )
 
@@ -13,7 +13,7 @@ type feed struct {
 	*river
 	source   string
 	position int64
-	sent     []kafka.Message
+	sent     []topic.Message
 }
 
 func (r *river) feed(source string) *feed { return &feed{river: r, source: source} }
@@ -67,7 +67,7 @@ func (f *feed) send(partition int, w *hit.Writer) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.sent = append(f.sent, kafka.Message{Partition: partition, Value: value})
+	f.sent = append(f.sent, topic.Message{Partition: partition, Value: value})
 	f.produce(f.sent[len(f.sent)-1])
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/test/real"
 )
 
@@ -67,11 +67,11 @@ func TestAggregatorsUnderFireCountTheTruth(t *testing.T) {
 }
 
 // generate makes all batches, of hours that end as the test begins.
-func (f *fire) generate(t testing.TB, begun time.Time) [][]kafka.Message {
+func (f *fire) generate(t testing.TB, begun time.Time) [][]topic.Message {
 	traffic := newTraffic(t, f.seed, mustParse(t, fireRules), f.keys, f.partitions)
 	traffic.to = begun.UnixMilli()
 	traffic.from = traffic.to - 6*hour
-	var cuts [][]kafka.Message
+	var cuts [][]topic.Message
 	for traffic.hits < f.hits {
 		cuts = append(cuts, traffic.cut(1000, float64(traffic.hits)/float64(f.hits)))
 	}
@@ -79,8 +79,8 @@ func (f *fire) generate(t testing.TB, begun time.Time) [][]kafka.Message {
 }
 
 // send writes the batches over the time that the fire lasts.
-func (f *fire) send(ctx context.Context, t testing.TB, r *river, cuts [][]kafka.Message) {
-	producer := r.client.Appender(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: f.partitions})
+func (f *fire) send(ctx context.Context, t testing.TB, r *river, cuts [][]topic.Message) {
+	producer := r.client.Appender(topic.AppenderConfig{Topic: r.prefix + "hits", Partitions: f.partitions})
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()

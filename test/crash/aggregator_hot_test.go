@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/hit"
 	"weir/test/real"
 )
@@ -60,7 +60,7 @@ func manyKeys(t *testing.T, store string, keys int) {
 // sendMany sends one hit of each key, and five more of every thousandth, a tenth of the log apart.
 func (r *river) sendMany(keys int) map[string]bool {
 	r.t.Helper()
-	producer := r.client.Appender(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
+	producer := r.client.Appender(topic.AppenderConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
 	want := map[string]bool{}
 	now := time.Now().UnixMilli()
 	const step = 4000
@@ -113,14 +113,14 @@ func (b *batches) hit(key string, at int64) {
 	}
 }
 
-func (b *batches) messages(clock int64) (messages []kafka.Message) {
+func (b *batches) messages(clock int64) (messages []topic.Message) {
 	b.header.Clock = clock
 	for p, w := range b.writers {
 		value, err := w.Append(nil, b.header)
 		if err != nil {
 			b.river.t.Fatal(err)
 		}
-		messages = append(messages, kafka.Message{Partition: p, Value: value})
+		messages = append(messages, topic.Message{Partition: p, Value: value})
 	}
 	return messages
 }

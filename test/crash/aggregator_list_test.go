@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 )
 
@@ -20,30 +20,30 @@ func (r *river) truth() *truth {
 // tell adds all records of the log to a truth.
 func (r *river) tell(w *truth) {
 	r.t.Helper()
-	r.readAll("hits", func(partition int, record kafka.Record) error {
+	r.readAll("hits", func(partition int, record topic.Record) error {
 		return w.record(partition, record.Offset, record.Value)
 	})
 }
 
 // readAll reads a topic up to its end.
-func (r *river) readAll(topic string, each func(partition int, record kafka.Record) error) {
+func (r *river) readAll(name string, each func(partition int, record topic.Record) error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), r.patience)
 	defer cancel()
-	var spans []kafka.Span
+	var spans []topic.Span
 	r.eventually("the topic can be read", func() (err error) {
-		spans, err = r.client.Offsets(ctx, r.prefix+topic)
+		spans, err = r.client.Offsets(ctx, r.prefix+name)
 		return err
 	})
 	for p, span := range spans {
-		for reader := r.client.Reader(r.prefix+topic, p, span.Start, 0); reader.Next() < span.End; {
+		for reader := r.client.Reader(r.prefix+name, p, span.Start, 0); reader.Next() < span.End; {
 			records, err := reader.Fetch(ctx)
 			if err != nil && ctx.Err() != nil {
 				r.t.Fatal(err)
 			}
 			for _, record := range records {
 				if err := each(p, record); err != nil {
-					r.t.Fatalf("%s, partition %d, record %d: %v", topic, p, record.Offset, err)
+					r.t.Fatalf("%s, partition %d, record %d: %v", name, p, record.Offset, err)
 				}
 			}
 		}
@@ -59,7 +59,7 @@ type list struct {
 func (r *river) list() list {
 	r.t.Helper()
 	l := list{ever: map[string]*blocklist.Entry{}, now: map[pair]*blocklist.Entry{}}
-	r.readAll("blocklist", func(_ int, record kafka.Record) error {
+	r.readAll("blocklist", func(_ int, record topic.Record) error {
 		found, err := blocklist.DecodeRecord(record.Key, record.Value)
 		if found.Entry != nil {
 			l.add(found.Entry)
@@ -158,7 +158,7 @@ type event struct {
 func (r *river) events() []event {
 	r.t.Helper()
 	var all []event
-	r.readAll("events", func(_ int, record kafka.Record) error {
+	r.readAll("events", func(_ int, record topic.Record) error {
 		var e event
 		err := json.Unmarshal(record.Value, &e)
 		all = append(all, e)

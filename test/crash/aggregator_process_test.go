@@ -74,7 +74,7 @@ func riverOn(t testing.TB, cluster *kafkatest.Cluster, prefix string, partitions
 func (r *river) makeTopic(name string, partitions int, cleanup string) {
 	r.t.Helper()
 	r.eventually("the topic is made", func() error {
-		return r.client.EnsureTopics(r.t.Context(), kafka.Topic{Name: r.prefix + name, Partitions: partitions, Settings: map[string]string{"cleanup.policy": cleanup}})
+		return r.client.EnsureTopics(r.t.Context(), topic.Topic{Name: r.prefix + name, Partitions: partitions, Settings: map[string]string{"cleanup.policy": cleanup}})
 	})
 }
 
@@ -119,9 +119,9 @@ func (r *river) eventually(what string, is func() error) {
 }
 
 // produce writes messages to weir.hits and waits until they are there.
-func (r *river) produce(messages ...kafka.Message) {
+func (r *river) produce(messages ...topic.Message) {
 	r.t.Helper()
-	producer := r.client.Appender(kafka.ProducerConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
+	producer := r.client.Appender(topic.AppenderConfig{Topic: r.prefix + "hits", Partitions: r.partitions})
 	if err := producer.Send(r.t.Context(), messages...); err != nil {
 		r.t.Fatal(err)
 	}

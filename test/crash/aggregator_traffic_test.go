@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
 )
@@ -36,7 +36,7 @@ type traffic struct {
 	from, to   int64 // request time
 	sources    []*sender
 	recent     []pair // what came in a burst just now
-	sent       []kafka.Message
+	sent       []topic.Message
 	hits       int
 }
 
@@ -71,7 +71,7 @@ func keyText(ruleName string, n int) string {
 
 // cut makes the batches of one call of some source at a point of the span, and sometimes sends others again, or
 // contradicts them.
-func (f *traffic) cut(hits int, passed float64) []kafka.Message {
+func (f *traffic) cut(hits int, passed float64) []topic.Message {
 	s := f.sources[f.random.IntN(len(f.sources))]
 	clock := f.from + int64(passed*float64(f.to-f.from)) - s.behind
 	header := hit.Header{Source: s.name, From: s.position, To: s.position + 1 + f.random.Int64N(5000), Clock: clock, Fingerprint: "fire"}
@@ -85,7 +85,7 @@ func (f *traffic) cut(hits int, passed float64) []kafka.Message {
 		made += f.some(writers, clock)
 	}
 	f.hits += hits
-	var messages []kafka.Message
+	var messages []topic.Message
 	for p, w := range writers {
 		if w.Len() > 0 {
 			messages = append(messages, f.batches(p, w, header)...)
@@ -163,9 +163,9 @@ func (f *traffic) number(name string) int {
 }
 
 // batches are a partition's batches of one call: mostly one, sometimes another part with an unblock or with no effect.
-func (f *traffic) batches(p int, w *hit.Writer, header hit.Header) []kafka.Message {
+func (f *traffic) batches(p int, w *hit.Writer, header hit.Header) []topic.Message {
 	if f.random.IntN(10) > 0 {
-		return []kafka.Message{f.message(p, w, header)}
+		return []topic.Message{f.message(p, w, header)}
 	}
 	header.More = true
 	first := f.message(p, w, header)
@@ -176,19 +176,19 @@ func (f *traffic) batches(p int, w *hit.Writer, header hit.Header) []kafka.Messa
 		}
 	}
 	header.Part, header.More = 1, false
-	return []kafka.Message{first, f.message(p, w, header)}
+	return []topic.Message{first, f.message(p, w, header)}
 }
 
-func (f *traffic) message(p int, w *hit.Writer, header hit.Header) kafka.Message {
+func (f *traffic) message(p int, w *hit.Writer, header hit.Header) topic.Message {
 	value, err := w.Append(nil, header)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return kafka.Message{Partition: p, Value: value}
+	return topic.Message{Partition: p, Value: value}
 }
 
 // disturb adds batches that were sent before, and some that contradict the new ones.
-func (f *traffic) disturb(messages []kafka.Message, header hit.Header) []kafka.Message {
+func (f *traffic) disturb(messages []topic.Message, header hit.Header) []topic.Message {
 	for f.random.IntN(4) == 0 {
 		messages = append(messages, f.sent[f.random.IntN(len(f.sent))])
 	}

@@ -60,7 +60,7 @@ func (c *counter) read(ctx context.Context, t testing.TB) error {
 	return nil
 }
 
-func (c *counter) count(t testing.TB, partition int, record kafka.Record) {
+func (c *counter) count(t testing.TB, partition int, record topic.Record) {
 	t.Helper()
 	var r hit.Reader
 	if err := r.Reset(record.Value); err != nil {

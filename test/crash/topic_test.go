@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/test/real"
 )
 
@@ -32,10 +33,10 @@ type shipper struct {
 func newShipper(t testing.TB, brokers []string, seed uint64) *shipper {
 	t.Helper()
 	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Create: true})
-	if err := client.EnsureTopics(t.Context(), kafka.Topic{Name: "logs", Partitions: logPartitions}); err != nil {
+	if err := client.EnsureTopics(t.Context(), topic.Topic{Name: "logs", Partitions: logPartitions}); err != nil {
 		t.Fatal(err)
 	}
-	return &shipper{t: t, client: client, producer: client.OpenProducer(kafka.ProducerConfig{Topic: "logs", Partitions: logPartitions}),
+	return &shipper{t: t, client: client, producer: client.OpenProducer(topic.AppenderConfig{Topic: "logs", Partitions: logPartitions}),
 		random: rand.New(rand.NewPCG(seed, 3)), stop: make(chan struct{})}
 }
 
@@ -48,7 +49,7 @@ func (s *shipper) run() {
 				return
 			case <-time.After(time.Duration(s.random.IntN(10)) * time.Millisecond):
 			}
-			var messages []kafka.Message
+			var messages []topic.Message
 			for range 1 + s.random.IntN(200) {
 				messages = append(messages, s.line())
 			}
@@ -59,11 +60,11 @@ func (s *shipper) run() {
 	})
 }
 
-func (s *shipper) line() kafka.Message {
+func (s *shipper) line() topic.Message {
 	s.lines++
 	line := fmt.Sprintf("203.0.113.%d - - [%s] \"GET /%d?n=%d HTTP/1.1\" 200 2 \"-\" \"test\"",
 		s.random.IntN(50), time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"), s.random.IntN(20), s.lines)
-	return kafka.Message{Partition: s.lines % logPartitions, Value: []byte(line)}
+	return topic.Message{Partition: s.lines % logPartitions, Value: []byte(line)}
 }
 
 // close stops the writing and returns the counts of the topic's content.

@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/internal/topic"
 	"weir/test/real"
 )
 
@@ -36,11 +37,11 @@ func TestABacklogWithoutKeysIsBlockedToTheSecond(t *testing.T) {
 	f := newFleet(t, "rules: [{name: per-ip, key: ip, limits: [20/min, 60/hour], block: {for: 24h}}]\n", fmt.Sprintf(
 		"kafka: {brokers: [%s], prefix: %s, hits: {partitions: 4, retention: 48h}}\nstore: {redis: \"redis://%s/0\"}\n",
 		strings.Join(cluster.Addresses(), ", "), own, redis.Addr))
-	topic := own + "logs"
-	want := f.spread(cluster.Addresses(), topic)
+	name := own + "logs"
+	want := f.spread(cluster.Addresses(), name)
 	f.start(build(t, "aggregator"))
 	f.start(build(t, "enforcer"))
-	f.start(build(t, "collector"), "--set", fmt.Sprintf("collector.sources=[{kafka: [%s], format: combined}]", topic))
+	f.start(build(t, "collector"), "--set", fmt.Sprintf("collector.sources=[{kafka: [%s], format: combined}]", name))
 	f.ready()
 	f.tool("status", "--wait", "2m")
 	for deadline := time.Now().Add(patience / 2); ; time.Sleep(100 * time.Millisecond) {
@@ -60,19 +61,19 @@ func TestABacklogWithoutKeysIsBlockedToTheSecond(t *testing.T) {
 
 // spread writes a log of the last hour to all partitions of a topic in turn, and returns the clients that break a
 // limit.
-func (f *fleet) spread(brokers []string, topic string) map[string]broken {
+func (f *fleet) spread(brokers []string, name string) map[string]broken {
 	f.t.Helper()
 	client := kafkatest.Client(f.t, kafka.Config{Brokers: brokers, Create: true})
-	if err := client.EnsureTopics(f.t.Context(), kafka.Topic{Name: topic, Partitions: backlogPartitions}); err != nil {
+	if err := client.EnsureTopics(f.t.Context(), topic.Topic{Name: name, Partitions: backlogPartitions}); err != nil {
 		f.t.Fatal(err)
 	}
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: backlogPartitions})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: backlogPartitions})
 	random := rand.New(rand.NewPCG(1, 8))
 	begin := time.Now().Add(-time.Hour).Truncate(time.Second)
 	times := map[string][]time.Time{}
 	type written struct {
 		at time.Time
-		kafka.Message
+		topic.Message
 	}
 	var lines []written
 	for i := range 60_000 {
@@ -81,10 +82,10 @@ func (f *fleet) spread(brokers []string, topic string) map[string]broken {
 		times[ip] = append(times[ip], at)
 		line := fmt.Sprintf(`%s - - [%s] "GET / HTTP/1.1" 200 2 "-" "test"`, ip, at.UTC().Format("02/Jan/2006:15:04:05 -0700"))
 		late := time.Duration(random.Int64N(int64(9*time.Minute + 50*time.Second))) // of ten minutes
-		lines = append(lines, written{at.Add(late), kafka.Message{Partition: i % backlogPartitions, Value: []byte(line)}})
+		lines = append(lines, written{at.Add(late), topic.Message{Partition: i % backlogPartitions, Value: []byte(line)}})
 	}
 	slices.SortFunc(lines, func(a, b written) int { return a.at.Compare(b.at) })
-	var messages []kafka.Message
+	var messages []topic.Message
 	for _, line := range lines {
 		messages = append(messages, line.Message)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/backtest"
 	"weir/pkg/collector"
 	"weir/pkg/collector/files"
@@ -139,7 +139,7 @@ func byBacktest(t *testing.T, path string, set *rule.Set) counting {
 
 type sink struct{}
 
-func (sink) Send(_ context.Context, messages ...kafka.Message) error {
+func (sink) Send(_ context.Context, messages ...topic.Message) error {
 	go func() {
 		for _, m := range messages {
 			m.Done(0, nil)

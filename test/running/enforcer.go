@@ -13,8 +13,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/kafka"
 	"weir/internal/keys"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer"
 	"weir/pkg/request"
@@ -108,7 +108,7 @@ type loopback struct {
 	away   bool
 }
 
-func (l *loopback) Send(_ context.Context, messages ...kafka.Message) error {
+func (l *loopback) Send(_ context.Context, messages ...topic.Message) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.away {

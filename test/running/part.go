@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/topic"
 )
 
@@ -46,15 +45,15 @@ func Within(t *testing.T, patience time.Duration) context.Context {
 }
 
 // Commit commits offsets as a member of the group, and leaves the group.
-func Commit(t *testing.T, client topic.Log, group, topic string, partitions int, offsets map[int]int64) {
+func Commit(t *testing.T, client topic.Log, group, name string, partitions int, offsets map[int]int64) {
 	t.Helper()
 	ctx, leave := context.WithCancel(Within(t, 2*time.Minute))
 	defer leave()
 	left := atomic.Int64{}
 	left.Store(int64(partitions))
-	err := client.RunGroup(ctx, kafka.Group{Name: group, Topics: map[string]int{topic: partitions}}, func(ctx context.Context, claim *kafka.Claim) error {
+	err := client.RunGroup(ctx, topic.Group{Name: group, Topics: map[string]int{name: partitions}}, func(ctx context.Context, claim *topic.Claim) error {
 		if offset, ok := offsets[claim.Partition]; ok {
-			if err := claim.Commit(ctx, kafka.Commit{Offset: offset}); err != nil {
+			if err := claim.Commit(ctx, topic.Commit{Offset: offset}); err != nil {
 				return err
 			}
 		}

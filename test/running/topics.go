@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"weir/internal/database"
-	"weir/internal/kafka"
 	"weir/internal/store/disk"
 	"weir/internal/topic"
 	"weir/internal/topic/local"
@@ -65,7 +64,7 @@ func MakeTopic(ctx context.Context, client topic.Log, name string, partitions in
 }
 
 // Put writes records of one partition.
-func (l *Topic) Put(ctx context.Context, messages ...kafka.Message) error {
+func (l *Topic) Put(ctx context.Context, messages ...topic.Message) error {
 	producer := l.Client.Appender(topic.AppenderConfig{Topic: l.Name, Partitions: l.Partitions})
 	if err := producer.Send(ctx, messages...); err != nil {
 		return err
@@ -91,20 +90,20 @@ func SampleBatch(from int64) []byte {
 }
 
 // sampleEntries are messages of a blocklist.
-func sampleEntries() []kafka.Message {
+func sampleEntries() []topic.Message {
 	one := &blocklist.Entry{ID: blocklist.ID("per-ip", "203.0.113.7", Eight, 1), Rule: "per-ip", Key: "203.0.113.7",
 		Fields: map[string]string{"ip": "203.0.113.7"}, From: Eight, Until: Eight + 600_000, Decided: Eight + 4,
 		Limit: "10/min", Count: 11, Level: 1, By: "weir"}
 	ended := *one
 	ended.Ended, ended.Mode, ended.Until = Eight+1000, blocklist.Shadow, blocklist.Never
 	ended.Source, ended.By, ended.Why, ended.Limit = blocklist.Manual, "alice", "a <mistake>", ""
-	var messages []kafka.Message
+	var messages []topic.Message
 	for _, e := range []*blocklist.Entry{one, &ended} {
 		value, err := e.Append(nil)
 		if err != nil {
 			panic(err)
 		}
-		messages = append(messages, kafka.Message{Key: blocklist.RecordKey(e.Rule, e.Key), Value: value})
+		messages = append(messages, topic.Message{Key: blocklist.RecordKey(e.Rule, e.Key), Value: value})
 	}
 	order := &blocklist.Order{ID: "four", Kind: blocklist.OrderBlock, Scope: "user", Value: "eve", From: Eight, Until: blocklist.Never, Ended: Eight + 1000, By: "bob", Why: "a try"}
 	mark := &blocklist.Mark{List: blocklist.ListID{Name: "tests", Epoch: 1}, Partition: 1, Partitions: 2, Generation: 3, Offset: 41, Reached: Eight, At: Eight}
@@ -116,9 +115,9 @@ func sampleEntries() []kafka.Message {
 		if err != nil {
 			panic(err)
 		}
-		messages = append(messages, kafka.Message{Key: record.RecordKey(), Value: value})
+		messages = append(messages, topic.Message{Key: record.RecordKey(), Value: value})
 	}
-	return append(messages, kafka.Message{Key: blocklist.RecordKey("per-ip", "203.0.113.7")})
+	return append(messages, topic.Message{Key: blocklist.RecordKey("per-ip", "203.0.113.7")})
 }
 
 // FillSamples makes the topics and fills them, unless they exist.
@@ -134,8 +133,8 @@ func FillSamples(client topic.Log) error {
 	}
 	damaged := SampleBatch(2000)
 	damaged[20]++
-	err = hits.Put(ctx, kafka.Message{Value: SampleBatch(0)}, kafka.Message{Value: damaged}, kafka.Message{Value: SampleBatch(1000)},
-		kafka.Message{Partition: 1, Value: SampleBatch(2000)})
+	err = hits.Put(ctx, topic.Message{Value: SampleBatch(0)}, topic.Message{Value: damaged}, topic.Message{Value: SampleBatch(1000)},
+		topic.Message{Partition: 1, Value: SampleBatch(2000)})
 	if err != nil {
 		return err
 	}
@@ -157,7 +156,7 @@ func FillSamples(client topic.Log) error {
 }
 
 // sampleEvents are messages of the topic events, each in the partition of its rule and key.
-func sampleEvents() (messages []kafka.Message) {
+func sampleEvents() (messages []topic.Message) {
 	verdict := blocklist.Entry{ID: "one", Rule: "per-ip", Key: "2001:db8::/64", Fields: map[string]string{"ip": "2001:db8::/64"}, From: Eight,
 		Until: Eight + 600_000, Decided: Eight + 4, Limit: "10/min", Count: 11, Level: 1, By: "weir"}
 	other := verdict
@@ -177,7 +176,7 @@ func sampleEvents() (messages []kafka.Message) {
 		if err != nil {
 			panic(err)
 		}
-		messages = append(messages, kafka.Message{Partition: hit.Partition(e.Rule, []byte(e.Key), 4), Value: line})
+		messages = append(messages, topic.Message{Partition: hit.Partition(e.Rule, []byte(e.Key), 4), Value: line})
 	}
 	put(blocklist.EventBlocked, Eight+4, &verdict)
 	put(blocklist.EventBlocked, Eight+4, &other)
@@ -187,7 +186,7 @@ func sampleEvents() (messages []kafka.Message) {
 	put(blocklist.EventLifted, Eight+60_005, &lifted)
 	put(blocklist.EventOrdered, Eight, block.Entry())
 	put(blocklist.EventLifted, Eight+1000, end.Entry())
-	return append(messages, kafka.Message{Value: []byte("{}")})
+	return append(messages, topic.Message{Value: []byte("{}")})
 }
 
 // Folder returns a new folder for topics. A socket's path may have about a hundred bytes, and that of

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/hit"
 )
 
@@ -23,7 +23,7 @@ type Memory struct {
 	Blocked    bool // nothing is taken
 	Refuse     error
 	Delay      time.Duration
-	waiting    []kafka.Message
+	waiting    []topic.Message
 	changed    chan struct{}
 }
 
@@ -33,7 +33,7 @@ func New(partitions int) *Memory {
 }
 
 // Send keeps messages.
-func (s *Memory) Send(ctx context.Context, messages ...kafka.Message) error {
+func (s *Memory) Send(ctx context.Context, messages ...topic.Message) error {
 	for {
 		s.mu.Lock()
 		if !s.Blocked {

@@ -10,7 +10,6 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
-	"weir/internal/kafka"
 	"weir/internal/regular"
 	"weir/internal/store"
 	"weir/internal/store/disk"
@@ -93,7 +92,7 @@ func OpenAggregator(ctx context.Context, p *Process, client topic.Log) (*Running
 
 // permanent makes a wrong of an error that another configuration corrects.
 func permanent(err error) error {
-	if errors.Is(err, aggregator.ErrPartitions) || errors.Is(err, kafka.ErrPartitions) {
+	if errors.Is(err, aggregator.ErrPartitions) || errors.Is(err, topic.ErrPartitions) {
 		return exit.Wrong(err)
 	}
 	return err
@@ -248,7 +247,7 @@ func (r *RunningAggregator) Close() error {
 	defer cancel()
 	var errs []error
 	for _, producer := range []topic.Appender{r.blocklist, r.events} {
-		if err := producer.Close(ctx); err != nil && !errors.Is(err, kafka.ErrClosed) {
+		if err := producer.Close(ctx); err != nil && !errors.Is(err, topic.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}

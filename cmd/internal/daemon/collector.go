@@ -250,7 +250,7 @@ func (r *RunningCollector) Close() error {
 
 	// The producer before the collector: the journal still takes what it acknowledges now.
 	err := r.producer.Close(ctx)
-	if errors.Is(err, kafka.ErrClosed) {
+	if errors.Is(err, topic.ErrClosed) {
 		err = nil // the journal has the rest
 	}
 	err = errors.Join(err, r.Collector.Close())

@@ -9,7 +9,6 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
-	"weir/internal/kafka"
 	"weir/internal/keys"
 	"weir/internal/topic"
 	"weir/pkg/blocklist"
@@ -222,7 +221,7 @@ func (r *RunningEnforcer) Close() error {
 func (r *RunningEnforcer) closeProducers(ctx context.Context) error {
 	var errs []error
 	for _, producer := range r.producers {
-		if err := producer.Close(ctx); err != nil && !errors.Is(err, kafka.ErrClosed) {
+		if err := producer.Close(ctx); err != nil && !errors.Is(err, topic.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}

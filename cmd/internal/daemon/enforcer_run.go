@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"weir/cmd/internal/exit"
-	"weir/internal/kafka"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 )
 
@@ -79,7 +79,7 @@ func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
 			faults.Over("topics")
 			return nil
 		}
-		if errors.Is(err, kafka.ErrPermanent) {
+		if errors.Is(err, topic.ErrPermanent) {
 			return exit.Wrongf("kafka: %w", err)
 		}
 

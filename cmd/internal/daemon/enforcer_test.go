@@ -23,6 +23,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/embedded"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/test/port"
 	"weir/test/wait"
@@ -177,7 +178,7 @@ func newPublisher(t *testing.T, settings kafka.Config, c *config.Config) *publis
 	if err := process.EnsureTopics(ctx, client, BlocklistTopic(c), EventsTopic(c), HitsTopic(c)); err != nil {
 		t.Fatal(err)
 	}
-	p := &publisher{t, client, client.OpenProducer(kafka.ProducerConfig{Topic: BlocklistTopic(c).Name, Partitions: 1})}
+	p := &publisher{t, client, client.OpenProducer(topic.AppenderConfig{Topic: BlocklistTopic(c).Name, Partitions: 1})}
 	t.Cleanup(func() {
 		_ = p.producer.Close(context.Background())
 		client.Close()
@@ -190,7 +191,7 @@ func (p *publisher) send(key, value []byte, err error) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.producer.Send(p.t.Context(), kafka.Message{Key: key, Value: value}); err != nil {
+	if err := p.producer.Send(p.t.Context(), topic.Message{Key: key, Value: value}); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -51,22 +51,22 @@ func (p *Process) openLog(topics ...string) (topic.Log, error) {
 }
 
 // HitsTopic returns the required settings of weir.hits.
-func HitsTopic(c *config.Config) kafka.Topic {
-	return kafka.Topic{
+func HitsTopic(c *config.Config) topic.Topic {
+	return topic.Topic{
 		Name: c.Kafka.Prefix + Hits, Partitions: c.Kafka.Hits.Partitions, Replication: c.Kafka.Hits.Replication,
 		Settings: deleteAfter(time.Duration(c.Kafka.Hits.Retention)),
 	}
 }
 
 // BlocklistTopic returns the required settings of weir.blocklist: one partition, the last record of each key.
-func BlocklistTopic(c *config.Config) kafka.Topic {
-	return kafka.Topic{Name: c.Kafka.Prefix + Blocklist, Partitions: 1, Replication: c.Kafka.Blocklist.Replication,
+func BlocklistTopic(c *config.Config) topic.Topic {
+	return topic.Topic{Name: c.Kafka.Prefix + Blocklist, Partitions: 1, Replication: c.Kafka.Blocklist.Replication,
 		Settings: map[string]string{"cleanup.policy": "compact"}}
 }
 
 // EventsTopic returns the required settings of weir.events.
-func EventsTopic(c *config.Config) kafka.Topic {
-	return kafka.Topic{
+func EventsTopic(c *config.Config) topic.Topic {
+	return topic.Topic{
 		Name: c.Kafka.Prefix + Events, Partitions: c.Kafka.Events.Partitions, Replication: c.Kafka.Events.Replication,
 		Settings: deleteAfter(time.Duration(c.Kafka.Events.Retention)),
 	}
@@ -78,7 +78,7 @@ func deleteAfter(retention time.Duration) map[string]string {
 
 // EnsureTopics makes or checks topics. It retries until it succeeds, the context is done, or the topics differ from the
 // configuration.
-func (p *Process) EnsureTopics(ctx context.Context, client topic.Log, topics ...kafka.Topic) error {
+func (p *Process) EnsureTopics(ctx context.Context, client topic.Log, topics ...topic.Topic) error {
 	faults := telemetry.NewFaults(p.Logger)
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		err := client.EnsureTopics(ctx, topics...)
@@ -91,7 +91,7 @@ func (p *Process) EnsureTopics(ctx context.Context, client topic.Log, topics ...
 		}
 
 		// Another configuration is needed, so trying again would only hide it.
-		if errors.Is(err, kafka.ErrPermanent) {
+		if errors.Is(err, topic.ErrPermanent) {
 			return exit.Wrongf("kafka: %w", err)
 		}
 

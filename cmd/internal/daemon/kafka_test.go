@@ -12,6 +12,7 @@ import (
 	"weir/internal/duration"
 	"weir/internal/kafka"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/test/locked"
 	"weir/test/wait"
 )
@@ -25,14 +26,14 @@ func topicsConfig(brokers ...string) *config.Config {
 }
 
 func TestBlocklistAndEventsTopics(t *testing.T) {
-	compacted := kafka.Topic{Name: "weir.blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}}
+	compacted := topic.Topic{Name: "weir.blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}}
 	if diff := cmp.Diff(compacted, BlocklistTopic(topicsConfig("a:9092"))); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(compacted, BlocklistTopic(topicsConfig())); diff != "" {
 		t.Error(diff)
 	}
-	events := kafka.Topic{Name: "weir.events", Partitions: 3, Replication: 1, Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "2592000000"}}
+	events := topic.Topic{Name: "weir.events", Partitions: 3, Replication: 1, Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "2592000000"}}
 	if diff := cmp.Diff(events, EventsTopic(topicsConfig("a:9092"))); diff != "" {
 		t.Error(diff)
 	}

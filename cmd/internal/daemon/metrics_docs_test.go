@@ -14,6 +14,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/test/port"
 	"weir/test/real"
 )
@@ -142,7 +143,7 @@ func collectorMetrics(t *testing.T) string {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if err := client.EnsureTopics(t.Context(), kafka.Topic{Name: "elsewhere", Partitions: 1}); err != nil {
+	if err := client.EnsureTopics(t.Context(), topic.Topic{Name: "elsewhere", Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
 

@@ -18,6 +18,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/embedded"
+	"weir/internal/topic"
 	"weir/test/real"
 )
 
@@ -50,16 +51,16 @@ func connect(t *testing.T, dial func(context.Context, string, string) (net.Conn,
 
 func ensure(t *testing.T, client *kafka.Client, settings map[string]string) {
 	t.Helper()
-	if err := client.EnsureTopics(t.Context(), kafka.Topic{Name: "hits", Partitions: 1, Settings: settings}); err != nil {
+	if err := client.EnsureTopics(t.Context(), topic.Topic{Name: "hits", Partitions: 1, Settings: settings}); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func produce(t *testing.T, client *kafka.Client, count, bytes int) {
 	t.Helper()
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 1})
 	for range count {
-		if err := producer.Send(t.Context(), kafka.Message{Value: make([]byte, bytes)}); err != nil {
+		if err := producer.Send(t.Context(), topic.Message{Value: make([]byte, bytes)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,7 +69,7 @@ func produce(t *testing.T, client *kafka.Client, count, bytes int) {
 	}
 }
 
-func span(t *testing.T, client *kafka.Client) kafka.Span {
+func span(t *testing.T, client *kafka.Client) topic.Span {
 	t.Helper()
 	spans, err := client.Offsets(t.Context(), "hits")
 	if err != nil {
@@ -94,10 +95,10 @@ func TestRestart(t *testing.T) {
 			defer broker.Close()
 			client = connect(t, broker.Dial)
 			defer client.Close()
-			if got := span(t, client); got != (kafka.Span{End: 100}) {
+			if got := span(t, client); got != (topic.Span{End: 100}) {
 				t.Errorf("the log has %+v", got)
 			}
-			if commits, err := client.Committed(t.Context(), "g", "hits"); err != nil || commits[0] != (kafka.Commit{Offset: 60, Metadata: "m"}) {
+			if commits, err := client.Committed(t.Context(), "g", "hits"); err != nil || commits[0] != (topic.Commit{Offset: 60, Metadata: "m"}) {
 				t.Errorf("committed is %+v, %v", commits, err)
 			}
 			commit(t, client, 61)
@@ -109,9 +110,9 @@ func TestRestart(t *testing.T) {
 func commit(t *testing.T, client *kafka.Client, offset int64) {
 	t.Helper()
 	ctx, leave := context.WithTimeout(t.Context(), 20*time.Second)
-	err := client.RunGroup(ctx, kafka.Group{Name: "g", Topics: map[string]int{"hits": 1}}, func(ctx context.Context, claim *kafka.Claim) error {
+	err := client.RunGroup(ctx, topic.Group{Name: "g", Topics: map[string]int{"hits": 1}}, func(ctx context.Context, claim *topic.Claim) error {
 		defer leave()
-		return claim.Commit(context.WithoutCancel(ctx), kafka.Commit{Offset: offset, Metadata: "m"})
+		return claim.Commit(context.WithoutCancel(ctx), topic.Commit{Offset: offset, Metadata: "m"})
 	})
 	if err != nil || context.Cause(ctx) == context.DeadlineExceeded {
 		t.Fatal(err, context.Cause(ctx))
@@ -129,16 +130,16 @@ func produceForEver(folder string) {
 		panic(err)
 	}
 	ctx := context.Background()
-	if err := client.EnsureTopics(ctx, kafka.Topic{Name: "hits", Partitions: 1}); err != nil {
+	if err := client.EnsureTopics(ctx, topic.Topic{Name: "hits", Partitions: 1}); err != nil {
 		panic(err)
 	}
-	go client.RunGroup(ctx, kafka.Group{Name: "g", Topics: map[string]int{"hits": 1}}, func(ctx context.Context, _ *kafka.Claim) error {
+	go client.RunGroup(ctx, topic.Group{Name: "g", Topics: map[string]int{"hits": 1}}, func(ctx context.Context, _ *topic.Claim) error {
 		<-ctx.Done()
 		return nil
 	})
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: "hits", Partitions: 1, QueueBytes: 100_000})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: "hits", Partitions: 1, QueueBytes: 100_000})
 	for {
-		producer.Send(ctx, kafka.Message{Value: make([]byte, 1000), Done: func(offset int64, _ error) { fmt.Println(offset) }})
+		producer.Send(ctx, topic.Message{Value: make([]byte, 1000), Done: func(offset int64, _ error) { fmt.Println(offset) }})
 	}
 }
 

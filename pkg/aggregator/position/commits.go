@@ -6,8 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 const (
@@ -60,7 +59,7 @@ func (c *Commits) try(ctx context.Context, offset int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, commitPatience)
 	defer cancel()
 	err := c.commit(ctx, offset)
-	if errors.Is(err, kafka.ErrExpelled) {
+	if errors.Is(err, topic.ErrExpelled) {
 		c.gone.Store(true)
 	}
 	return err == nil

@@ -7,8 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 // A commit that an outage of Kafka has taken is done when Kafka is back, though no hit comes.
@@ -47,7 +46,7 @@ func TestACommitOfALostPartitionIsGivenUp(t *testing.T) {
 		tries := 0
 		c := NewCommits(t.Context(), func(context.Context, int64) error {
 			tries++
-			return kafka.ErrExpelled
+			return topic.ErrExpelled
 		})
 		c.Note(7)
 		synctest.Wait()

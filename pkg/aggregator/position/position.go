@@ -11,10 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"weir/internal/topic"
 
 	"github.com/cespare/xxhash/v2"
-
-	"weir/internal/kafka"
 )
 
 const (
@@ -29,10 +28,10 @@ const (
 
 // A Log is what a partition is read from: a kafka.Reader.
 type Log interface {
-	Fetch(ctx context.Context) ([]kafka.Record, error)
+	Fetch(ctx context.Context) ([]topic.Record, error)
 	SetNext(offset int64)
-	Span() kafka.Span
-	Identity(ctx context.Context) (kafka.Identity, error)
+	Span() topic.Span
+	Identity(ctx context.Context) (topic.Identity, error)
 }
 
 // A Point is up to where a log is counted.
@@ -50,8 +49,8 @@ type Position struct {
 	lost func(from, to int64)
 
 	at     Point
-	topic  kafka.Identity // of what was counted; empty while it is unknown
-	seen   kafka.Identity // of the log, when it was last asked for
+	topic  topic.Identity // of what was counted; empty while it is unknown
+	seen   topic.Identity // of the log, when it was last asked for
 	asked  time.Time      // when that was; zero: it has to be asked for before anything is counted
 	checks bool           // the next record that is read is the one before ours, and must be the one that we know
 	fresh  bool           // nothing was counted before: that the log begins later is no loss
@@ -73,9 +72,9 @@ func New(log Log, now func() time.Time, lost func(from, to int64)) *Position {
 func (p *Position) Reset() { p.looked, p.found = p.now(), false }
 
 // Begin goes to where counting goes on, in a topic that is empty where it is not known.
-func (p *Position) Begin(at Point, topic kafka.Identity) {
+func (p *Position) Begin(at Point, identity topic.Identity) {
 	p.at, p.began = at, unknown
-	p.topic, p.seen, p.asked = topic, "", time.Time{}
+	p.topic, p.seen, p.asked = identity, "", time.Time{}
 	p.known, p.fresh, p.short = 0, at.Offset == 0, time.Time{}
 	p.Seek()
 }
@@ -87,7 +86,7 @@ func (p *Position) Restart(at Point) {
 }
 
 // Topic is that of what was counted; empty while it is unknown.
-func (p *Position) Topic() kafka.Identity { return p.topic }
+func (p *Position) Topic() topic.Identity { return p.topic }
 
 // At is up to where the log is counted.
 func (p *Position) At() Point { return p.at }
@@ -104,9 +103,9 @@ func (p *Position) Seek() {
 }
 
 // Fetch waits for records. Another goroutine may call it, while only questions are asked of the Position: At and Lag.
-func (p *Position) Fetch(ctx context.Context) ([]kafka.Record, error) {
+func (p *Position) Fetch(ctx context.Context) ([]topic.Record, error) {
 	records, err := p.log.Fetch(ctx)
-	if err == nil || errors.Is(err, kafka.ErrTrimmed) {
+	if err == nil || errors.Is(err, topic.ErrTrimmed) {
 		if unidentified := p.identify(ctx); unidentified != nil {
 			return nil, unidentified
 		}
@@ -140,7 +139,7 @@ type Replaced struct {
 }
 
 // Accept takes what Fetch returned. It returns the records that are to be counted, or that the log was replaced.
-func (p *Position) Accept(records []kafka.Record, err error) ([]kafka.Record, *Replaced) {
+func (p *Position) Accept(records []topic.Record, err error) ([]topic.Record, *Replaced) {
 	span := p.log.Span()
 	p.end = span.End
 	if err != nil {
@@ -150,12 +149,12 @@ func (p *Position) Accept(records []kafka.Record, err error) ([]kafka.Record, *R
 	}
 
 	switch {
-	case (err == nil || errors.Is(err, kafka.ErrTrimmed)) && p.elsewhere():
+	case (err == nil || errors.Is(err, topic.ErrTrimmed)) && p.elsewhere():
 		return nil, &Replaced{fmt.Sprintf("it is in the topic %s, and we have counted in %s", p.seen, p.topic), span.Start}
-	case errors.Is(err, kafka.ErrTrimmed):
+	case errors.Is(err, topic.ErrTrimmed):
 		p.trimmed(span)
 		return nil, nil
-	case errors.Is(err, kafka.ErrPastEnd):
+	case errors.Is(err, topic.ErrPastEnd):
 		return nil, p.ends(span)
 	case err != nil:
 		p.Seek() // by the time it can be read it may be another
@@ -185,7 +184,7 @@ func (p *Position) Accept(records []kafka.Record, err error) ([]kafka.Record, *R
 func (p *Position) elsewhere() bool { return p.topic != "" && p.seen != "" && !p.seen.Is(p.topic) }
 
 // trimmed goes on where the log begins now.
-func (p *Position) trimmed(span kafka.Span) {
+func (p *Position) trimmed(span topic.Span) {
 	if span.Start > p.at.Offset && !p.fresh {
 		p.lost(p.at.Offset, span.Start)
 	}
@@ -193,12 +192,12 @@ func (p *Position) trimmed(span kafka.Span) {
 	p.Seek()
 }
 
-func (p *Position) ends(span kafka.Span) *Replaced {
+func (p *Position) ends(span topic.Span) *Replaced {
 	return &Replaced{fmt.Sprintf("the log ends at %d, and we have counted up to %d", span.End, p.at.Offset), span.Start}
 }
 
 // tooShort doubts a log that ends before what was counted, and believes it after a while.
-func (p *Position) tooShort(span kafka.Span) *Replaced {
+func (p *Position) tooShort(span topic.Span) *Replaced {
 	now := p.now()
 	if p.short.IsZero() {
 		p.short = now
@@ -211,7 +210,7 @@ func (p *Position) tooShort(span kafka.Span) *Replaced {
 }
 
 // compare checks that the record before ours is the one that we know, and returns those behind it.
-func (p *Position) compare(records []kafka.Record, span kafka.Span) ([]kafka.Record, *Replaced) {
+func (p *Position) compare(records []topic.Record, span topic.Span) ([]topic.Record, *Replaced) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -232,7 +231,7 @@ func (p *Position) Next(start int64) Point {
 }
 
 // Counted notes that records are counted, in the order in which Accept returned them.
-func (p *Position) Counted(records []kafka.Record) {
+func (p *Position) Counted(records []topic.Record) {
 	if n := len(records); n > 0 {
 		last := &records[n-1]
 		p.at.Offset, p.at.Last, p.at.Checksum = last.Offset+1, last.Offset, xxhash.Sum64(last.Value)

@@ -6,32 +6,31 @@ import (
 	"slices"
 	"testing"
 	"time"
-
-	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 // A fakeLog is a log whose records say their offset.
 type fakeLog struct {
 	begins, ends, next int64
 	word               string // in the records
-	topic              kafka.Identity
+	topic              topic.Identity
 }
 
-func (l *fakeLog) Identity(context.Context) (kafka.Identity, error) { return l.topic, nil }
+func (l *fakeLog) Identity(context.Context) (topic.Identity, error) { return l.topic, nil }
 
 func (l *fakeLog) SetNext(offset int64) { l.next = offset }
-func (l *fakeLog) Span() kafka.Span     { return kafka.Span{Start: l.begins, End: l.ends} }
+func (l *fakeLog) Span() topic.Span     { return topic.Span{Start: l.begins, End: l.ends} }
 
-func (l *fakeLog) Fetch(context.Context) ([]kafka.Record, error) {
+func (l *fakeLog) Fetch(context.Context) ([]topic.Record, error) {
 	switch {
 	case l.next < l.begins:
-		return nil, kafka.ErrTrimmed
+		return nil, topic.ErrTrimmed
 	case l.next > l.ends:
-		return nil, kafka.ErrPastEnd
+		return nil, topic.ErrPastEnd
 	}
-	var records []kafka.Record
+	var records []topic.Record
 	for ; l.next < l.ends; l.next++ {
-		records = append(records, kafka.Record{Offset: l.next, Value: fmt.Appendf(nil, "%s%d", l.word, l.next)})
+		records = append(records, topic.Record{Offset: l.next, Value: fmt.Appendf(nil, "%s%d", l.word, l.next)})
 	}
 	return records, nil
 }
@@ -151,7 +150,7 @@ func TestALogInAnotherTopicBeginsAGeneration(t *testing.T) {
 	for name, test := range map[string]struct {
 		begins, ends int64
 		at           Point
-		topic        kafka.Identity
+		topic        topic.Identity
 		replaced     bool
 	}{
 		"shorter by one":       {0, 4, Point{Generation: 1, Offset: 5, Last: 4, Checksum: 1}, "other/hits/2", true},

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
@@ -72,7 +72,7 @@ func (l *late) lookBack(ctx context.Context, list *List, partition int, listed i
 	ctx, cancel := context.WithTimeout(ctx, lookBackPatience)
 	defer cancel()
 	last := map[string]lateRecord{}
-	err := list.read(ctx, from, end, func(r *kafka.Record) {
+	err := list.read(ctx, from, end, func(r *topic.Record) {
 		record, err := blocklist.DecodeRecord(r.Key, r.Value)
 		if number, ok := list.partitionOf(r.Key); err == nil && ok && number == partition {
 			name := string(r.Key)

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/sleep"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
@@ -26,20 +26,20 @@ const (
 type Topic interface {
 	End(ctx context.Context) (int64, error)
 	Reader(offset int64) Reader
-	Identity(ctx context.Context) (kafka.Identity, error)
+	Identity(ctx context.Context) (topic.Identity, error)
 }
 
 // A Reader reads a Topic: a kafka.Reader.
 type Reader interface {
-	Fetch(ctx context.Context) ([]kafka.Record, error)
+	Fetch(ctx context.Context) ([]topic.Record, error)
 	Next() int64
 	SetNext(offset int64)
-	Span() kafka.Span
+	Span() topic.Span
 }
 
 // A Sender is a producer: it takes messages in their order and answers each one's Done once. It waits while it is full.
 type Sender interface {
-	Send(ctx context.Context, messages ...kafka.Message) error
+	Send(ctx context.Context, messages ...topic.Message) error
 }
 
 // Config says what a List works with.
@@ -78,7 +78,7 @@ type List struct {
 
 	mu     sync.Mutex
 	id     blocklist.ListID
-	topic  kafka.Identity // that the list is in; empty while it is unknown
+	topic  topic.Identity // that the list is in; empty while it is unknown
 	sure   bool           // the list is known to be in that topic
 	newest int64          // an offset that was acknowledged, unknown before
 }
@@ -120,19 +120,19 @@ func (l *List) arrived(offset int64) {
 // seen notes what a partition's former owner knew: the list's id, its topic, and how far that had got. It reports whether
 // the topic is still that one. A topic that is not known counts as another: then all that is live is published again,
 // which is never wrong.
-func (l *List) seen(ctx context.Context, id string, in kafka.Identity, newest int64) (same bool, err error) {
-	topic, err := l.config.Topic.Identity(ctx)
+func (l *List) seen(ctx context.Context, id string, in topic.Identity, newest int64) (same bool, err error) {
+	identity, err := l.config.Topic.Identity(ctx)
 	if err != nil {
 		return false, fmt.Errorf("which topic the list is in: %w", err)
 	}
-	if _, err := l.found(ctx, topic); err != nil {
+	if _, err := l.found(ctx, identity); err != nil {
 		return false, err
 	}
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known, err := blocklist.ParseListID(id)
-	if err != nil || topic == "" || in != "" && in.Is(topic) { // no list yet, or brokers that do not name their cluster
+	if err != nil || identity == "" || in != "" && in.Is(identity) { // no list yet, or brokers that do not name their cluster
 		if err == nil && l.adoptKnown(known) {
 			l.sure = true
 		}
@@ -145,20 +145,20 @@ func (l *List) seen(ctx context.Context, id string, in kafka.Identity, newest in
 	}
 	if known.Epoch >= l.id.Epoch {
 		l.next(known.Epoch, unknown)
-		l.config.Logger.Warn("the list is in another topic than before: all that is live is published again", "topic", topic, "before", in, "list", l.id)
+		l.config.Logger.Warn("the list is in another topic than before: all that is live is published again", "topic", identity, "before", in, "list", l.id)
 	}
 	return false, nil
 }
 
 // found notes which topic the list is written to. One that is another than before begins a list, and is reported.
-func (l *List) found(ctx context.Context, topic kafka.Identity) (another bool, err error) {
-	if topic == "" {
+func (l *List) found(ctx context.Context, identity topic.Identity) (another bool, err error) {
+	if identity == "" {
 		return false, nil
 	}
-	if before := l.InTopic(); before == "" || topic.Is(before) {
+	if before := l.InTopic(); before == "" || identity.Is(before) {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.topic = topic
+		l.topic = identity
 		return false, nil
 	}
 
@@ -168,11 +168,11 @@ func (l *List) found(ctx context.Context, topic kafka.Identity) (another bool, e
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if another = !topic.Is(l.topic); another { // no partition has found it meanwhile
+	if another = !identity.Is(l.topic); another { // no partition has found it meanwhile
 		l.rename(agreed)
 		l.next(l.id.Epoch, unknown)
 	}
-	l.topic = topic
+	l.topic = identity
 	return another, nil
 }
 
@@ -191,7 +191,7 @@ func (l *List) next(after, newest int64) {
 }
 
 // InTopic is the topic that the list is in; empty while it is unknown.
-func (l *List) InTopic() kafka.Identity {
+func (l *List) InTopic() topic.Identity {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.topic
@@ -241,7 +241,7 @@ func (l *List) Follow(ctx context.Context) {
 		records, err := reader.Fetch(ctx)
 		span := reader.Span()
 		switch {
-		case errors.Is(err, kafka.ErrPastEnd) || err == nil && short.lasts(span.End <= newest || span.End < last, l.config.Now()):
+		case errors.Is(err, topic.ErrPastEnd) || err == nil && short.lasts(span.End <= newest || span.End < last, l.config.Now()):
 			if err := l.begin(ctx, span); err != nil {
 				l.config.Faults.Note("list", err)
 				sleep.For(ctx, tryAgain)
@@ -252,7 +252,7 @@ func (l *List) Follow(ctx context.Context) {
 			reader.SetNext(span.Start)
 			last = span.End
 			continue
-		case errors.Is(err, kafka.ErrTrimmed):
+		case errors.Is(err, topic.ErrTrimmed):
 			reader.SetNext(span.Start)
 			continue
 		case err != nil:
@@ -269,27 +269,27 @@ func (l *List) Follow(ctx context.Context) {
 // moved asks which topic the list is in, and reports whether it is another than before. A topic that was made again may
 // have grown beyond the old one's end before anyone looks.
 func (l *List) moved(ctx context.Context) bool {
-	topic, err := l.config.Topic.Identity(ctx)
+	identity, err := l.config.Topic.Identity(ctx)
 	if err != nil {
 		return false // readers and producers report it
 	}
-	another, err := l.found(ctx, topic)
+	another, err := l.found(ctx, identity)
 	if err != nil {
 		l.config.Faults.Note("list", err)
 		return false
 	}
 	if another {
-		l.config.Logger.Error("the topic of the list was made again: all that is live is published again", "topic", topic, "list", l.ID())
+		l.config.Logger.Error("the topic of the list was made again: all that is live is published again", "topic", identity, "list", l.ID())
 	}
 	return another
 }
 
 // read reads records of the list, up to an offset that exists.
-func (l *List) read(ctx context.Context, from, to int64, each func(*kafka.Record)) error {
+func (l *List) read(ctx context.Context, from, to int64, each func(*topic.Record)) error {
 	reader := l.config.Topic.Reader(from)
 	for reader.Next() < to {
 		records, err := reader.Fetch(ctx)
-		if errors.Is(err, kafka.ErrTrimmed) {
+		if errors.Is(err, topic.ErrTrimmed) {
 			reader.SetNext(reader.Span().Start)
 			continue
 		}
@@ -321,7 +321,7 @@ func (d *doubt) lasts(short bool, now time.Time) bool {
 }
 
 // begin begins a list: the topic is not the one that we wrote to.
-func (l *List) begin(ctx context.Context, span kafka.Span) error {
+func (l *List) begin(ctx context.Context, span topic.Span) error {
 	agreed, err := l.config.Agreed(ctx)
 	if err != nil {
 		return err
@@ -335,7 +335,7 @@ func (l *List) begin(ctx context.Context, span kafka.Span) error {
 }
 
 // look hands a record to the owner of its key, which knows whether it came too late.
-func (l *List) look(ctx context.Context, r *kafka.Record) {
+func (l *List) look(ctx context.Context, r *topic.Record) {
 	record, err := blocklist.DecodeRecord(r.Key, r.Value)
 	switch {
 	case err != nil:

@@ -6,16 +6,15 @@ import (
 	"log/slog"
 	"testing"
 	"time"
-
-	"weir/internal/kafka"
+	"weir/internal/topic"
 )
 
 // aTopic is one in which nothing is read.
-type aTopic kafka.Identity
+type aTopic topic.Identity
 
 func (aTopic) End(context.Context) (int64, error)                 { return 9, nil }
 func (aTopic) Reader(int64) Reader                                { return nil }
-func (a aTopic) Identity(context.Context) (kafka.Identity, error) { return kafka.Identity(a), nil }
+func (a aTopic) Identity(context.Context) (topic.Identity, error) { return topic.Identity(a), nil }
 
 // Partitions find out about another topic one after the other: that is one list, of a greater epoch than all that were in
 // other topics.
@@ -25,7 +24,7 @@ func TestAnotherTopicIsOneList(t *testing.T) {
 	list := NewList(Config{Topic: aTopic("here/blocklist/1"), Agreed: agreed, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, "x")
 	for _, step := range []struct {
 		id     string
-		in     kafka.Identity
+		in     topic.Identity
 		same   bool
 		want   string
 		newest int64
@@ -53,7 +52,7 @@ func TestAnotherTopicAndAnotherStoreAreAnotherList(t *testing.T) {
 	list := NewList(Config{Agreed: func(context.Context) (string, error) { return agreed, away }, Logger: slog.New(slog.DiscardHandler),
 		Now: func() time.Time { return now }}, agreed)
 	for _, step := range []struct {
-		topic  kafka.Identity
+		topic  topic.Identity
 		agreed string
 		away   error
 		want   string
@@ -70,7 +69,7 @@ func TestAnotherTopicAndAnotherStoreAreAnotherList(t *testing.T) {
 			t.Errorf("%+v: %v, %v", step, err, list.ID())
 		}
 	}
-	if err := list.begin(t.Context(), kafka.Span{End: 3}); err != nil || list.ID().String() != "z-1900000000002" || list.Newest() != 2 {
+	if err := list.begin(t.Context(), topic.Span{End: 3}); err != nil || list.ID().String() != "z-1900000000002" || list.Newest() != 2 {
 		t.Errorf("a shorter topic: %v, %v, %d", err, list.ID(), list.Newest())
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
+	"weir/internal/topic"
 	"weir/internal/varint"
 	"weir/pkg/aggregator/windows"
 )
@@ -29,7 +29,7 @@ const unknown = -1
 //	list     the rest
 type note struct {
 	list   string         // the list's id
-	topic  kafka.Identity // that it is in, in a note of its own; empty where it is unknown
+	topic  topic.Identity // that it is in, in a note of its own; empty where it is unknown
 	since  int64          // every live entry was published at this offset of the blocklist or later
 	modes  uint64
 	walked int64
@@ -45,9 +45,9 @@ func (n note) append(b []byte) []byte {
 
 // changes are what the store has to learn of it.
 func (n note) changes() []store.Change {
-	topic := windows.TopicNote{Of: n.list, Topic: string(n.topic)}
+	in := windows.TopicNote{Of: n.list, Topic: string(n.topic)}
 	return []store.Change{{Space: store.Notes, Key: []byte(NoteKey), Value: n.append(nil)},
-		{Space: store.Notes, Key: []byte(TopicKey), Value: topic.Append(nil)}}
+		{Space: store.Notes, Key: []byte(TopicKey), Value: in.Append(nil)}}
 }
 
 // readNote reads what append wrote. A damaged note is as good as none.

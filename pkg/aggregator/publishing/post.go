@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"weir/internal/kafka"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
@@ -103,7 +103,7 @@ func (p *post) publish(ctx context.Context, one Publication) error {
 
 // sendRecord sends a record to the list; one without a value has a compacted topic forget its key.
 func (p *post) sendRecord(ctx context.Context, key, value []byte, of *receipt) error {
-	message := kafka.Message{Key: key, Value: value, Done: func(offset int64, err error) {
+	message := topic.Message{Key: key, Value: value, Done: func(offset int64, err error) {
 		p.done(of, err)
 		if err == nil {
 			p.list.arrived(offset)
@@ -122,7 +122,7 @@ func (p *post) sendEvent(ctx context.Context, one Publication, of *receipt) erro
 		p.done(of, err)
 		return nil
 	}
-	message := kafka.Message{Partition: hit.Partition(e.Rule, []byte(e.Key), config.EventsPartitions), Key: blocklist.RecordKey(e.Rule, e.Key), Value: line,
+	message := topic.Message{Partition: hit.Partition(e.Rule, []byte(e.Key), config.EventsPartitions), Key: blocklist.RecordKey(e.Rule, e.Key), Value: line,
 		Done: func(_ int64, err error) { p.done(of, err) }}
 	if err := config.Events.Send(ctx, message); err != nil {
 		return fmt.Errorf("the events: %w: %w", ErrSend, err)
@@ -133,7 +133,7 @@ func (p *post) sendEvent(ctx context.Context, one Publication, of *receipt) erro
 // done is called by producers. Trying again does not help where Kafka refuses a message permanently; all others stay
 // unacknowledged, and the checkpoint stays before them.
 func (p *post) done(of *receipt, err error) {
-	if err != nil && !errors.Is(err, kafka.ErrPermanent) {
+	if err != nil && !errors.Is(err, topic.ErrPermanent) {
 		return
 	}
 	if err != nil {

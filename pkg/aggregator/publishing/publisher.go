@@ -18,9 +18,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
@@ -69,8 +69,8 @@ func (p *Publisher) Reset(set *windows.Set) {
 
 // Begin starts from the notes that the store has, and from the offset that the list had come to with the last checkpoint;
 // -1 for none. It reads which records of the list have come since; of another topic than the last owner's all.
-func (p *Publisher) Begin(ctx context.Context, note, topic []byte, listed int64) error {
-	if err := p.walk.restore(note, topic); err != nil {
+func (p *Publisher) Begin(ctx context.Context, note, topicNote []byte, listed int64) error {
+	if err := p.walk.restore(note, topicNote); err != nil {
 		return err
 	}
 	same, err := p.list.seen(ctx, p.walk.note.list, p.walk.note.topic, listed)
@@ -191,7 +191,7 @@ func (p *Publisher) Mark(ctx context.Context, generation, offset, reached int64)
 	}
 
 	arrived := &atomic.Bool{}
-	message := kafka.Message{Key: m.RecordKey(), Value: value, Done: func(offset int64, err error) {
+	message := topic.Message{Key: m.RecordKey(), Value: value, Done: func(offset int64, err error) {
 		arrived.Store(true)
 		if err == nil {
 			p.list.arrived(offset)

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/store"
 	"weir/internal/telemetry"
+	"weir/internal/topic"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
@@ -59,9 +59,9 @@ type takeover struct {
 }
 
 // restore starts from the note that the store has.
-func (w *walk) restore(value, topic []byte) (err error) {
+func (w *walk) restore(value, topicNote []byte) (err error) {
 	w.note, err = readNote(value)
-	w.note.topic = kafka.Identity(windows.ReadTopicNote(topic, w.note.list))
+	w.note.topic = topic.Identity(windows.ReadTopicNote(topicNote, w.note.list))
 	if w.note.since != unknown {
 		w.stored = w.note
 	}
@@ -120,7 +120,7 @@ func (w *walk) turn(ctx context.Context) error {
 }
 
 func (w *walk) begin(ctx context.Context, now time.Time) {
-	modes, topic, list := w.modes(), w.post.list.InTopic(), w.post.list.ID().String()
+	modes, identity, list := w.modes(), w.post.list.InTopic(), w.post.list.ID().String()
 	age := now.Sub(time.UnixMilli(w.note.walked))
 	missed := w.late.missed.Load()
 	publishes := !w.note.complete(list) || w.note.modes != modes || missed
@@ -148,7 +148,7 @@ func (w *walk) begin(ctx context.Context, now time.Time) {
 	if publishes {
 		w.late.missed.Store(false)
 	}
-	w.going = &note{list: list, topic: topic, since: since, modes: modes, walked: now.UnixMilli()}
+	w.going = &note{list: list, topic: identity, since: since, modes: modes, walked: now.UnixMilli()}
 	w.publishes, w.cursor, w.last, w.written = publishes, "", false, w.find.set.Tail()
 }
 

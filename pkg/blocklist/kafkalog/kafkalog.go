@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 
-	"weir/internal/kafka"
 	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/blocklist/follow"
@@ -28,9 +27,9 @@ func New(log topic.Log, name string) *Log {
 func (l *Log) Read(ctx context.Context) ([]blocklist.Change, error) {
 	records, err := l.reader.Fetch(ctx)
 	switch {
-	case errors.Is(err, kafka.ErrTrimmed):
+	case errors.Is(err, topic.ErrTrimmed):
 		return nil, errors.Join(follow.ErrTrimmed, err)
-	case errors.Is(err, kafka.ErrPastEnd):
+	case errors.Is(err, topic.ErrPastEnd):
 		return nil, errors.Join(follow.ErrPastEnd, err)
 	case err != nil:
 		return nil, err
@@ -53,12 +52,12 @@ func (l *Log) Next() int64 { return l.reader.Next() }
 func (l *Log) SetNext(offset int64) { l.reader.SetNext(offset) }
 
 // Topic implements follow.Log.
-func (l *Log) Topic(ctx context.Context, before string) (topic string, same bool, err error) {
+func (l *Log) Topic(ctx context.Context, before string) (name string, same bool, err error) {
 	id, err := l.reader.Identity(ctx)
 	if err != nil {
 		return "", false, err
 	}
-	return string(id), id == "" || before == "" || id.Is(kafka.Identity(before)), nil
+	return string(id), id == "" || before == "" || id.Is(topic.Identity(before)), nil
 }
 
 // Span implements follow.Log.

@@ -16,6 +16,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/blocklist/follow"
 	"weir/pkg/blocklist/kafkalog"
@@ -56,10 +57,10 @@ func mark(t testing.TB, offset int64) (record, value []byte) {
 }
 
 // following follows a topic as long as the test runs.
-func following(t *testing.T, client *kafka.Client, topic string) (*blocklist.Set, *follow.Follower) {
+func following(t *testing.T, client *kafka.Client, name string) (*blocklist.Set, *follow.Follower) {
 	t.Helper()
 	set := blocklist.NewSet(blocklist.Limits{})
-	f := follow.NewFromLog(follow.Config{Set: set}, kafkalog.New(client, topic))
+	f := follow.NewFromLog(follow.Config{Set: set}, kafkalog.New(client, name))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { f.Run(ctx) })
@@ -87,7 +88,7 @@ func blockedSoon(t *testing.T, set *blocklist.Set, key string) {
 
 func send(t testing.TB, producer *kafka.Producer, key, value []byte) {
 	t.Helper()
-	if err := producer.Send(t.Context(), kafka.Message{Key: key, Value: value}); err != nil {
+	if err := producer.Send(t.Context(), topic.Message{Key: key, Value: value}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -207,13 +208,13 @@ func (s shape) encode(t *testing.T, b batch) []byte {
 
 func TestTheEmbeddedBrokerIsFollowed(t *testing.T) {
 	client := kafkatest.Client(t, kafkatest.Embedded(t))
-	topic := kafka.Topic{Name: "blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "3600000"}}
-	if err := client.EnsureTopics(t.Context(), topic); err != nil {
+	wanted := topic.Topic{Name: "blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "delete", "retention.ms": "3600000"}}
+	if err := client.EnsureTopics(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic.Name, Partitions: 1})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: wanted.Name, Partitions: 1})
 	t.Cleanup(func() { _ = producer.Close(context.Background()) })
-	set, f := following(t, client, topic.Name)
+	set, f := following(t, client, wanted.Name)
 	key, value := entry(t, "1.1.1.1", 1)
 	send(t, producer, key, value)
 	key, value = mark(t, 1)
@@ -233,14 +234,14 @@ func TestLogsThatARealCleanerCompacted(t *testing.T) {
 	real.Long(t)
 	cluster := kafkatest.Real(t, kafkatest.Options{})
 	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
-	topic := kafka.Topic{Name: "blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact",
+	wanted := topic.Topic{Name: "blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact",
 		"segment.ms": "1000", "min.cleanable.dirty.ratio": "0.001", "max.compaction.lag.ms": "1000"}}
-	if err := client.EnsureTopics(t.Context(), topic); err != nil {
+	if err := client.EnsureTopics(t.Context(), wanted); err != nil {
 		t.Fatal(err)
 	}
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic.Name, Partitions: 1})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: wanted.Name, Partitions: 1})
 	t.Cleanup(func() { _ = producer.Close(context.Background()) })
-	set, _ := following(t, client, topic.Name)
+	set, _ := following(t, client, wanted.Name)
 	want := map[string]string{}
 	sent := int64(0)
 	begun := time.Now()
@@ -258,7 +259,7 @@ func TestLogsThatARealCleanerCompacted(t *testing.T) {
 		time.Sleep(200 * time.Millisecond) // segments are closed by time
 	}
 	wait.Until(t, "all is read", func() bool { return set.Version().Offset == sent-1 })
-	again, f := following(t, client, topic.Name)
+	again, f := following(t, client, wanted.Name)
 	wait.Until(t, "it is whole", again.Whole)
 	if got := again.Version(); got != set.Version() {
 		t.Errorf("%v and %v", got, set.Version())

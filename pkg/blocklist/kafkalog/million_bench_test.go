@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/blocklist/follow"
 	"weir/pkg/blocklist/kafkalog"
@@ -25,15 +26,15 @@ const million = 1_000_000
 func BenchmarkMillionFromKafka(b *testing.B) {
 	cluster := kafkatest.Real(b, kafkatest.Options{})
 	client := kafkatest.Client(b, kafka.Config{Brokers: cluster.Addresses(), Create: true})
-	const topic = "blocklist"
-	if err := client.EnsureTopics(b.Context(), kafka.Topic{Name: topic, Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}}); err != nil {
+	const name = "blocklist"
+	if err := client.EnsureTopics(b.Context(), topic.Topic{Name: name, Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}}); err != nil {
 		b.Fatal(err)
 	}
-	sendMillion(b, client, topic)
+	sendMillion(b, client, name)
 	b.Run("fetched", func(b *testing.B) {
 		defer cpu(b)()
 		for b.Loop() {
-			reader := client.NewReader(topic, 0, 0)
+			reader := client.NewReader(name, 0, 0)
 			for count := 0; count <= million; {
 				records, err := reader.Fetch(b.Context())
 				if err != nil {
@@ -46,21 +47,21 @@ func BenchmarkMillionFromKafka(b *testing.B) {
 	b.Run("whole", func(b *testing.B) {
 		defer cpu(b)()
 		for b.Loop() {
-			untilWhole(b, client, topic)
+			untilWhole(b, client, name)
 		}
 	})
 	b.Run("memory", func(b *testing.B) {
 		for b.Loop() {
 			before := heap()
-			set := untilWhole(b, client, topic)
+			set := untilWhole(b, client, name)
 			b.ReportMetric(float64(heap()-before)/million, "B/entry")
 			runtime.KeepAlive(set)
 		}
 	})
 }
 
-func sendMillion(b *testing.B, client *kafka.Client, topic string) {
-	producer := client.OpenProducer(kafka.ProducerConfig{Topic: topic, Partitions: 1})
+func sendMillion(b *testing.B, client *kafka.Client, name string) {
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
 	var failed atomic.Pointer[error]
 	done := func(_ int64, err error) {
 		if err != nil {
@@ -74,7 +75,7 @@ func sendMillion(b *testing.B, client *kafka.Client, topic string) {
 			Until: now + 3600_000, Decided: now + 5, Limit: "100/min", Count: 101, Level: 1, By: "weir", Offset: int64(i)}
 		value, err := e.Append(nil)
 		if err == nil {
-			err = producer.Send(b.Context(), kafka.Message{Key: blocklist.RecordKey("per-ip", key), Value: value, Done: done})
+			err = producer.Send(b.Context(), topic.Message{Key: blocklist.RecordKey("per-ip", key), Value: value, Done: done})
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -83,7 +84,7 @@ func sendMillion(b *testing.B, client *kafka.Client, topic string) {
 	m := &blocklist.Mark{List: list, Partitions: 1, Offset: million, At: now}
 	value, err := m.Append(nil)
 	if err == nil {
-		err = producer.Send(b.Context(), kafka.Message{Key: m.RecordKey(), Value: value, Done: done})
+		err = producer.Send(b.Context(), topic.Message{Key: m.RecordKey(), Value: value, Done: done})
 	}
 	if err == nil {
 		err = producer.Close(context.Background())
@@ -97,11 +98,11 @@ func sendMillion(b *testing.B, client *kafka.Client, topic string) {
 }
 
 // untilWhole follows the topic until the list is complete.
-func untilWhole(b *testing.B, client *kafka.Client, topic string) *blocklist.Set {
+func untilWhole(b *testing.B, client *kafka.Client, name string) *blocklist.Set {
 	set := blocklist.NewSet(blocklist.Limits{})
 	ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
 	defer cancel()
-	f := follow.NewFromLog(follow.Config{Set: set}, kafkalog.New(client, topic))
+	f := follow.NewFromLog(follow.Config{Set: set}, kafkalog.New(client, name))
 	var running sync.WaitGroup
 	running.Go(func() { f.Run(ctx) })
 	for !set.Whole() && ctx.Err() == nil {

@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/sleep"
+	"weir/internal/topic"
 	"weir/pkg/collector/journal"
 )
 
@@ -48,11 +48,11 @@ func (c *Cut) bytes() int {
 }
 
 // messages returns the records of a cut. The producer's goroutine calls the function for each that is settled.
-func messages(c *journal.Cut, settled func(*journal.Batch, error)) []kafka.Message {
-	messages := make([]kafka.Message, len(c.Batches))
+func messages(c *journal.Cut, settled func(*journal.Batch, error)) []topic.Message {
+	messages := make([]topic.Message, len(c.Batches))
 	for i := range c.Batches {
 		b := &c.Batches[i]
-		messages[i] = kafka.Message{Partition: b.Partition, Value: b.Value, Done: func(_ int64, err error) { settled(b, err) }}
+		messages[i] = topic.Message{Partition: b.Partition, Value: b.Value, Done: func(_ int64, err error) { settled(b, err) }}
 	}
 	return messages
 }

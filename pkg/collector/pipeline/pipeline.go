@@ -18,7 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
@@ -50,11 +50,11 @@ type Config struct {
 // A Sink takes batches: a kafka.Producer. Send takes all messages in their order, or none with an error; it waits
 // while there is no room. Each message's Done is called once it is settled, in a partition's order.
 type Sink interface {
-	Send(ctx context.Context, messages ...kafka.Message) error
+	Send(ctx context.Context, messages ...topic.Message) error
 }
 
 // A Send sends the messages of a cut as a Sink does.
-type Send func(ctx context.Context, c *journal.Cut, messages []kafka.Message) error
+type Send func(ctx context.Context, c *journal.Cut, messages []topic.Message) error
 
 // A Start is where a source begins if nothing is stored about it; the zero value is its earliest record.
 type Start struct {
@@ -97,7 +97,7 @@ func (p *Pipeline) TooOld(clock int64) (age time.Duration, is bool) {
 }
 
 // Send sends the messages of a cut to the sink.
-func (p *Pipeline) Send(ctx context.Context, _ *journal.Cut, messages []kafka.Message) error {
+func (p *Pipeline) Send(ctx context.Context, _ *journal.Cut, messages []topic.Message) error {
 	return p.config.Sink.Send(ctx, messages...)
 }
 
@@ -112,7 +112,7 @@ func (p *Pipeline) SendAgain(ctx context.Context, c *journal.Cut, send Send, set
 	var left atomic.Int32
 	left.Store(int32(len(c.Batches)))
 	return send(ctx, c, messages(c, func(b *journal.Batch, err error) {
-		if errors.Is(err, kafka.ErrClosed) {
+		if errors.Is(err, topic.ErrClosed) {
 			return // it stays in the journal
 		}
 		if err != nil {

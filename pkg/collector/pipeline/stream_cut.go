@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/hit"
@@ -312,7 +312,7 @@ func (s *Stream) send(ctx context.Context, c *Cut) error {
 
 // settled is called by the producer for each batch.
 func (s *Stream) settled(c *Cut, b *journal.Batch, err error) {
-	if errors.Is(err, kafka.ErrClosed) {
+	if errors.Is(err, topic.ErrClosed) {
 		return // it stays in the journal
 	}
 	if err != nil {

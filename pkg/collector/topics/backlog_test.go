@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/pace"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -123,9 +124,9 @@ func readBacklog(t *testing.T, config kafka.Config, log backlog) {
 	b := newBench(t, config, 8)
 	b.make()
 	for at := range slices.Chunk(log.lines, 10000) {
-		var messages []kafka.Message
+		var messages []topic.Message
 		for i, line := range at {
-			messages = append(messages, kafka.Message{Partition: i % b.partitions, Value: []byte(line)})
+			messages = append(messages, topic.Message{Partition: i % b.partitions, Value: []byte(line)})
 		}
 		b.write(messages...)
 	}

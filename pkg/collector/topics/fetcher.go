@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/pipeline"
 )
 
@@ -15,7 +16,7 @@ type fetcher struct {
 	reader  *kafka.Reader
 	want    chan struct{} // fetch the next records; the last ones are not needed any more
 	more    chan struct{} // the next records, or an error, are there
-	records []kafka.Record
+	records []topic.Record
 	err     error
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/pace"
 	"weir/test/sink"
 	"weir/test/wait"
@@ -24,7 +25,7 @@ func TestABacklogThatOneSeesFirst(t *testing.T) {
 			t.Parallel()
 			b, second := withASecond(t)
 			book := sink.NewTextbook(t, b.sink)
-			b.write(kafka.Message{Partition: 0, Value: lineAt(0)}, kafka.Message{Partition: 1, Value: lineAt(0)})
+			b.write(topic.Message{Partition: 0, Value: lineAt(0)}, topic.Message{Partition: 1, Value: lineAt(0)})
 			var all []*running
 			for range collectors {
 				all = append(all, b.start(b.sink))
@@ -47,9 +48,9 @@ func TestABacklogThatOneSeesFirst(t *testing.T) {
 			})
 			second.away.Store(true)
 			wait.Until(t, "the second partition to be away", func() bool { return second.asked.Load() })
-			later := []kafka.Message{{Partition: 1, Value: lineAt(1)}}
+			later := []topic.Message{{Partition: 1, Value: lineAt(1)}}
 			for minute := 1; minute <= 180; minute++ {
-				later = append(later, kafka.Message{Partition: 0, Value: lineAt(minute)})
+				later = append(later, topic.Message{Partition: 0, Value: lineAt(minute)})
 			}
 			b.write(later...)
 			wait.Until(t, "the first partition to wait for the second", func() bool {

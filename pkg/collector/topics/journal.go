@@ -7,8 +7,8 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/sleep"
+	"weir/internal/topic"
 	"weir/internal/varint"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
@@ -21,7 +21,7 @@ import (
 // cuts that it was to note: they were not sent, and the next owner reads their records.
 type commitJournal struct {
 	intake *pipeline.Intake
-	claim  *kafka.Claim
+	claim  *topic.Claim
 	member *pace.Member
 
 	mu       sync.Mutex
@@ -36,7 +36,7 @@ type commitJournal struct {
 	kick    chan struct{}
 	closing chan struct{}
 	ended   chan struct{}
-	last    kafka.Commit
+	last    topic.Commit
 }
 
 const (
@@ -46,7 +46,7 @@ const (
 	waitsBeat   = 10 // s
 )
 
-func newCommitJournal(in *pipeline.Intake, claim *kafka.Claim, m *pace.Member, t *takeover) *commitJournal {
+func newCommitJournal(in *pipeline.Intake, claim *topic.Claim, m *pace.Member, t *takeover) *commitJournal {
 	return &commitJournal{intake: in, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 }
@@ -103,7 +103,7 @@ func (j *commitJournal) atEnd(end bool) {
 }
 
 // snapshot is the commit to make now, and the number of pending cuts that it notes.
-func (j *commitJournal) snapshot() (commit kafka.Commit, notes int) {
+func (j *commitJournal) snapshot() (commit topic.Commit, notes int) {
 	reached, settled := j.member.Standing()
 	waits := j.member.Waits()
 	j.mu.Lock()
@@ -170,7 +170,7 @@ func (j *commitJournal) commitChanges(ctx context.Context) error {
 			return nil
 		}
 
-		if ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
+		if ctx.Err() != nil || errors.Is(err, topic.ErrExpelled) {
 			return err
 		}
 		j.intake.Trouble("commit", err) // if the metadata is too long: it is shorter with fewer outstanding cuts

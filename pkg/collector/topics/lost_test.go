@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/pipeline"
 	"weir/test/sink"
 	"weir/test/wait"
@@ -47,7 +48,7 @@ func (b *bench) trim(before int64) {
 }
 
 // commit replaces the stored offset of the group, as a tool can do.
-func (b *bench) commit(commit kafka.Commit) {
+func (b *bench) commit(commit topic.Commit) {
 	b.t.Helper()
 	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
 	defer admin.Transport.(*kafkago.Transport).CloseIdleConnections()
@@ -137,8 +138,8 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	b := newBench(t, embedded(t), 1)
 	b.make()
 	ctx, leave := context.WithCancel(b.within(time.Minute))
-	var claim *kafka.Claim
-	err := b.client.RunGroup(ctx, kafka.Group{Name: b.source.Kafka.Group, Topics: map[string]int{b.topic: 1}}, func(_ context.Context, c *kafka.Claim) error {
+	var claim *topic.Claim
+	err := b.client.RunGroup(ctx, topic.Group{Name: b.source.Kafka.Group, Topics: map[string]int{b.topic: 1}}, func(_ context.Context, c *topic.Claim) error {
 		claim = c
 		leave()
 		return nil
@@ -157,7 +158,7 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	if err := r.stream.Add(running, []byte(b.line()), 1); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.stream.Drain(b.within(time.Minute)); !errors.Is(err, kafka.ErrExpelled) {
+	if err := r.stream.Drain(b.within(time.Minute)); !errors.Is(err, topic.ErrExpelled) {
 		t.Errorf("the stream ends with %v", err)
 	}
 	if n := b.sink.Records(); n > 0 {
@@ -199,9 +200,9 @@ func withoutLeader(t *testing.T, test func(book *sink.Textbook, lines int, mend 
 	b, second := withASecond(t)
 	log := generatedBacklog(t, 1)
 	lines := log.lines[:len(log.lines)/2*2]
-	var messages []kafka.Message
+	var messages []topic.Message
 	for i, line := range lines {
-		messages = append(messages, kafka.Message{Partition: i % 2, Value: []byte(line)})
+		messages = append(messages, topic.Message{Partition: i % 2, Value: []byte(line)})
 	}
 	b.write(messages...)
 	second.away.Store(true)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
@@ -20,7 +20,7 @@ var crcTable = crc32.MakeTable(crc32.Castagnoli)
 // A kafkaNote is the metadata of a group's commit, which is the journal of a partition. Kafka has all hits before the
 // committed offset; the outstanding cuts follow it, one after the other.
 //
-// It fits kafka.MaxMetadata with as many cuts as a stream has in flight.
+// It fits topic.MaxMetadata with as many cuts as a stream has in flight.
 type kafkaNote struct {
 	Version     int       `json:"v"`
 	Incarnation string    `json:"incarnation"`       // random: made when the partition is begun
@@ -45,20 +45,20 @@ type recordID struct {
 	Sum    uint32 `json:"sum"` // CRC-32C of key, value and time
 }
 
-func idOf(r *kafka.Record) recordID {
+func idOf(r *topic.Record) recordID {
 	sum := crc32.Update(crc32.Checksum(r.Key, crcTable), crcTable, r.Value)
 	at := binary.LittleEndian.AppendUint64(nil, uint64(r.Time.UnixMilli()))
 	return recordID{r.Offset, crc32.Update(sum, crcTable, at)}
 }
 
-func (n kafkaNote) commit(offset int64, cuts []pipeline.Again) kafka.Commit {
+func (n kafkaNote) commit(offset int64, cuts []pipeline.Again) topic.Commit {
 	n.Version = noteVersion
 	n.Cuts = nil
 	for _, c := range cuts {
 		n.Cuts = append(n.Cuts, c.To-c.From, c.Clock)
 	}
 	text, _ := json.Marshal(n) // it is made of numbers and texts
-	return kafka.Commit{Offset: offset, Metadata: string(text)}
+	return topic.Commit{Offset: offset, Metadata: string(text)}
 }
 
 var (
@@ -67,7 +67,7 @@ var (
 )
 
 // readNote reads a commit. Its errors are errForeign and errNewerNote.
-func readNote(commit kafka.Commit) (n kafkaNote, cuts []pipeline.Again, err error) {
+func readNote(commit topic.Commit) (n kafkaNote, cuts []pipeline.Again, err error) {
 	if json.Unmarshal([]byte(commit.Metadata), &n) != nil || n.Version == 0 || n.Incarnation == "" {
 		return kafkaNote{}, nil, errForeign
 	}
@@ -131,7 +131,7 @@ func (t *takeover) end() int64 {
 }
 
 // newTakeover determines where to continue, from the commit and the extent of the log.
-func newTakeover(commit kafka.Commit, span kafka.Span) (t takeover, err error) {
+func newTakeover(commit topic.Commit, span topic.Span) (t takeover, err error) {
 	if commit.Offset < 0 {
 		return takeover{offset: -1, whyNew: "nothing is stored about it"}, nil
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pipeline"
 )
@@ -23,7 +23,7 @@ func TestANoteReadsBackAndFits(t *testing.T) {
 		at = cuts[len(cuts)-1].To
 	}
 	commit := longest.commit(1, cuts)
-	if len(commit.Metadata) > kafka.MaxMetadata {
+	if len(commit.Metadata) > topic.MaxMetadata {
 		t.Errorf("the longest note has %d bytes", len(commit.Metadata))
 	}
 	t.Logf("the longest note has %d bytes", len(commit.Metadata))
@@ -43,25 +43,25 @@ func TestWhereAPartitionIsTakenUp(t *testing.T) {
 	newer.Metadata = strings.TrimSuffix(strings.Replace(newer.Metadata, `"v":1`, `"v":2`, 1), "}")
 	newer.Metadata += fmt.Sprintf(`,"sum":"%08x"}`, crc32.Checksum([]byte(newer.Metadata), crcTable))
 	for name, c := range map[string]struct {
-		commit kafka.Commit
-		span   kafka.Span
+		commit topic.Commit
+		span   topic.Span
 		offset int64
 		again  int
 		whyNew string
 		err    error
 	}{
-		"nothing stored":             {kafka.Commit{Offset: -1}, kafka.Span{End: 200}, -1, 0, "nothing is stored", nil},
-		"where it was":               {note.commit(100, nil), kafka.Span{End: 200}, 100, 0, "", nil},
-		"at the end":                 {note.commit(200, nil), kafka.Span{End: 200}, 200, 0, "", nil},
-		"with cuts to make again":    {note.commit(100, cuts), kafka.Span{End: 200}, 100, 2, "", nil},
-		"begins later now":           {note.commit(100, cuts), kafka.Span{Start: 120, End: 200}, 100, 2, "", nil},
-		"ends before the offset":     {note.commit(100, nil), kafka.Span{End: 99}, -1, 0, "its log ends at 99, but it was read up to 100", nil},
-		"ends before a cut":          {note.commit(100, cuts), kafka.Span{End: 129}, -1, 0, "its log ends at 129, but it was read up to 130", nil},
-		"moved by a tool":            {kafka.Commit{Offset: 50}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
-		"another program's metadata": {kafka.Commit{Offset: 50, Metadata: `{"v":"x"}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
-		"cuts that go back":          {kafka.Commit{Offset: 50, Metadata: `{"v":1,"incarnation":"i","cuts":[-3,1]}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
-		"another version, no sum":    {kafka.Commit{Offset: 50, Metadata: `{"v":7,"incarnation":"i"}`}, kafka.Span{End: 200}, 50, 0, "not written by a collector", nil},
-		"of a newer version":         {newer, kafka.Span{End: 200}, 100, 0, "", errNewerNote},
+		"nothing stored":             {topic.Commit{Offset: -1}, topic.Span{End: 200}, -1, 0, "nothing is stored", nil},
+		"where it was":               {note.commit(100, nil), topic.Span{End: 200}, 100, 0, "", nil},
+		"at the end":                 {note.commit(200, nil), topic.Span{End: 200}, 200, 0, "", nil},
+		"with cuts to make again":    {note.commit(100, cuts), topic.Span{End: 200}, 100, 2, "", nil},
+		"begins later now":           {note.commit(100, cuts), topic.Span{Start: 120, End: 200}, 100, 2, "", nil},
+		"ends before the offset":     {note.commit(100, nil), topic.Span{End: 99}, -1, 0, "its log ends at 99, but it was read up to 100", nil},
+		"ends before a cut":          {note.commit(100, cuts), topic.Span{End: 129}, -1, 0, "its log ends at 129, but it was read up to 130", nil},
+		"moved by a tool":            {topic.Commit{Offset: 50}, topic.Span{End: 200}, 50, 0, "not written by a collector", nil},
+		"another program's metadata": {topic.Commit{Offset: 50, Metadata: `{"v":"x"}`}, topic.Span{End: 200}, 50, 0, "not written by a collector", nil},
+		"cuts that go back":          {topic.Commit{Offset: 50, Metadata: `{"v":1,"incarnation":"i","cuts":[-3,1]}`}, topic.Span{End: 200}, 50, 0, "not written by a collector", nil},
+		"another version, no sum":    {topic.Commit{Offset: 50, Metadata: `{"v":7,"incarnation":"i"}`}, topic.Span{End: 200}, 50, 0, "not written by a collector", nil},
+		"of a newer version":         {newer, topic.Span{End: 200}, 100, 0, "", errNewerNote},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newTakeover(c.commit, c.span)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
@@ -34,7 +34,7 @@ type partitionReader struct {
 // readRecords are those that are being read, and the last one before them.
 type readRecords struct {
 	before  recordID
-	records []kafka.Record
+	records []topic.Record
 	at      int  // index of the one that is being read
 	tried   bool // they were used to find out the form
 }
@@ -74,7 +74,7 @@ func (o *ownership) run(ctx context.Context) error {
 	}
 
 	unsent, left := r.stream.Leave(patient)
-	if left != nil && !errors.Is(left, kafka.ErrExpelled) {
+	if left != nil && !errors.Is(left, topic.ErrExpelled) {
 		r.in.Logger().Info("left to the next owner", "log", r.log, "why", left)
 	}
 	r.journal.drop(unsent)
@@ -141,13 +141,13 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 		return context.Cause(ctx)
 	case pipeline.IsPanic(err):
 		return err
-	case errors.Is(err, kafka.ErrTrimmed):
+	case errors.Is(err, topic.ErrTrimmed):
 		return r.trimmed(ctx)
-	case errors.Is(err, kafka.ErrPastEnd):
+	case errors.Is(err, topic.ErrPastEnd):
 		return errTakeOver
 	default:
 		r.in.Fault(err) // the client has logged it
-		r.gone = r.gone || errors.Is(err, kafka.ErrNoTopic)
+		r.gone = r.gone || errors.Is(err, topic.ErrNoTopic)
 		return nil
 	}
 
@@ -161,7 +161,7 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 }
 
 // feed gives fetched records to the stream.
-func (r *partitionReader) feed(ctx context.Context, records []kafka.Record) error {
+func (r *partitionReader) feed(ctx context.Context, records []topic.Record) error {
 	r.read.records = records
 	for i := range records {
 		r.read.at = i
@@ -185,7 +185,7 @@ func (r *partitionReader) feed(ctx context.Context, records []kafka.Record) erro
 	return nil
 }
 
-func (r *partitionReader) add(ctx context.Context, record *kafka.Record) error {
+func (r *partitionReader) add(ctx context.Context, record *topic.Record) error {
 	if record.Long {
 		return r.stream.Lost(ctx, record.Value, pipeline.ReasonLong, record.Offset+1)
 	}

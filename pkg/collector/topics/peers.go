@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/sleep"
+	"weir/internal/topic"
 	"weir/pkg/collector/pace"
 )
 
@@ -24,9 +24,9 @@ func (k *source) follow(ctx context.Context) {
 	doubts := k.in.Doubts()
 	for ctx.Err() == nil {
 		every := peersEvery
-		for _, topic := range k.known() {
-			commits, err := k.client.Committed(ctx, k.group, topic)
-			k.applyCommits(topic, commits, err)
+		for _, name := range k.known() {
+			commits, err := k.client.Committed(ctx, k.group, name)
+			k.applyCommits(name, commits, err)
 			if err == nil && k.behind() {
 				every = peersHasty
 			}
@@ -50,9 +50,9 @@ func (k *source) known() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var topics []string
-	for _, topic := range k.config.Topics {
-		if k.partitions[topicPartition{topic, 0}] != nil {
-			topics = append(topics, topic)
+	for _, name := range k.config.Topics {
+		if k.partitions[topicPartition{name, 0}] != nil {
+			topics = append(topics, name)
 		}
 	}
 	return topics
@@ -75,26 +75,26 @@ func (k *source) behind() bool {
 
 // applyCommits applies the commits of a topic. While the commits cannot be read, no partition counts as stalled,
 // unless the topic is gone.
-func (k *source) applyCommits(topic string, commits []kafka.Commit, err error) {
+func (k *source) applyCommits(name string, commits []topic.Commit, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil {
 		for _, p := range k.partitions {
-			if p.topic == topic && !p.owned {
-				p.member.Wait(!errors.Is(err, kafka.ErrNoTopic))
+			if p.topic == name && !p.owned {
+				p.member.Wait(!errors.Is(err, topic.ErrNoTopic))
 			}
 		}
 		return
 	}
 
 	for number, commit := range commits {
-		if p := k.partition(topic, number); !p.owned {
+		if p := k.partition(name, number); !p.owned {
 			k.applyCommit(p, commit)
 		}
 	}
 }
 
-func (k *source) applyCommit(p *partition, commit kafka.Commit) {
+func (k *source) applyCommit(p *partition, commit topic.Commit) {
 	note, _, err := readNote(commit)
 	if commit.Offset < 0 || err != nil {
 		p.member.Wait(false) // its owner has not begun yet
@@ -117,16 +117,16 @@ func (k *source) applyCommit(p *partition, commit kafka.Commit) {
 
 // look asks for the ends of all partitions, and informs the group which are read up to there.
 func (k *source) look(ctx context.Context) {
-	for _, topic := range k.known() {
+	for _, name := range k.known() {
 		at := k.in.Now()
-		spans, err := k.client.Offsets(ctx, topic)
+		spans, err := k.client.Offsets(ctx, name)
 		if err != nil {
 			continue // nothing is known then
 		}
 
 		k.mu.Lock()
 		for number, span := range spans {
-			if p := k.partition(topic, number); p.offset >= span.End {
+			if p := k.partition(name, number); p.offset >= span.End {
 				p.member.WasEmpty(at)
 			}
 		}

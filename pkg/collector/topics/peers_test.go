@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/test/wait"
@@ -36,7 +37,7 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
 		hear := func(n kafkaNote) {
 			n.Incarnation = "i" + n.Incarnation
-			k.applyCommits("logs", []kafka.Commit{{Offset: -1}, n.commit(7, nil)}, nil)
+			k.applyCommits("logs", []topic.Commit{{Offset: -1}, n.commit(7, nil)}, nil)
 		}
 		limit := func(want int64, when string) {
 			t.Helper()
@@ -45,7 +46,7 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 			}
 		}
 		free := int64(1<<63 - 1)
-		k.applyCommits("logs", []kafka.Commit{{Offset: -1}, {Offset: -1}}, nil)
+		k.applyCommits("logs", []topic.Commit{{Offset: -1}, {Offset: -1}}, nil)
 		limit(pace.NoTime, "of one that nothing is heard of")
 		hear(kafkaNote{Reached: day})
 		limit(day+60_000, "of one that goes on")
@@ -75,12 +76,12 @@ func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 		limit(day+60_000, "of one that begins anew")
 		for range 60 {
 			time.Sleep(time.Second)
-			k.applyCommits("logs", nil, kafka.ErrUnreachable)
+			k.applyCommits("logs", nil, topic.ErrUnreachable)
 		}
 		limit(day+60_000, "while nothing can be heard")
 		for range 31 {
 			time.Sleep(time.Second)
-			k.applyCommits("logs", nil, kafka.ErrNoTopic)
+			k.applyCommits("logs", nil, topic.ErrNoTopic)
 			ours.member.Newest()
 		}
 		limit(free, "of a topic that is gone")
@@ -96,7 +97,7 @@ func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 	b := newBench(t, kafkatest.Embedded(t), 2)
 	b.make()
 	second := b.topic + ".second"
-	if err := b.client.EnsureTopics(b.within(time.Minute), kafka.Topic{Name: second, Partitions: 1}); err != nil {
+	if err := b.client.EnsureTopics(b.within(time.Minute), topic.Topic{Name: second, Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
 	b.source.Kafka.Topics = []string{b.topic, second}

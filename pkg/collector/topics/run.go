@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"weir/internal/kafka"
 	"weir/internal/sleep"
+	"weir/internal/topic"
 )
 
 // Run is a member of the group until the context is done.
@@ -62,15 +62,15 @@ func (k *source) present(ctx context.Context) map[string]int {
 	topics := map[string]int{}
 	var faults []error
 	found := true
-	for _, topic := range k.config.Topics {
-		count, err := k.client.Partitions(ctx, topic)
+	for _, name := range k.config.Topics {
+		count, err := k.client.Partitions(ctx, name)
 		if err != nil {
 			faults = append(faults, err)
-			found = found && errors.Is(err, kafka.ErrNoTopic)
+			found = found && errors.Is(err, topic.ErrNoTopic)
 			continue
 		}
-		topics[topic] = 0
-		k.compare(topic, count)
+		topics[name] = 0
+		k.compare(name, count)
 	}
 
 	if ctx.Err() != nil {
@@ -103,7 +103,7 @@ func (k *source) share(ctx context.Context, topics map[string]int) error {
 		k.in.Isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
 	})
 
-	group := kafka.Group{Name: k.group, Topics: topics, Session: k.config.Session, Place: k.place}
+	group := topic.Group{Name: k.group, Topics: topics, Session: k.config.Session, Place: k.place}
 	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
 		return fmt.Errorf("source %s: %w", k.in.Name(), err)
 	}
@@ -119,21 +119,21 @@ func (k *source) watchTopics(ctx context.Context, topics map[string]int) {
 			return
 		}
 
-		for _, topic := range k.config.Topics {
-			_, err := k.client.Partitions(ctx, topic)
-			_, read := topics[topic]
+		for _, name := range k.config.Topics {
+			_, err := k.client.Partitions(ctx, name)
+			_, read := topics[name]
 			switch {
 			case err == nil && !read:
 				return
-			case errors.Is(err, kafka.ErrNoTopic):
+			case errors.Is(err, topic.ErrNoTopic):
 				k.in.Trouble("topics", err)
-				k.vanish(topic)
-				missing[topic]++
+				k.vanish(name)
+				missing[name]++
 			default:
-				delete(missing, topic)
+				delete(missing, name)
 			}
 
-			if read && missing[topic] >= goneLooks {
+			if read && missing[name] >= goneLooks {
 				return
 			}
 		}
@@ -141,7 +141,7 @@ func (k *source) watchTopics(ctx context.Context, topics map[string]int) {
 }
 
 // own reads a partition as long as it is ours.
-func (k *source) own(ctx context.Context, claim *kafka.Claim) error {
+func (k *source) own(ctx context.Context, claim *topic.Claim) error {
 	p := k.possess(claim.Topic, claim.Partition)
 	defer k.dispossess(p)
 	o := &ownership{source: k, partition: p, claim: claim}
@@ -149,13 +149,13 @@ func (k *source) own(ctx context.Context, claim *kafka.Claim) error {
 		err := k.in.Outlive(ctx, p.topicPartition.String(), func() error { return o.run(ctx) }, func() error { return nil })
 
 		switch {
-		case errors.Is(err, kafka.ErrExpelled):
+		case errors.Is(err, topic.ErrExpelled):
 			k.in.Logger().Info("lost a partition: records that no commit contains are dropped here, and its next owner reads them", "log", p.topicPartition.String(), "why", err)
 			return nil
-		case ctx.Err() != nil, errors.Is(err, kafka.ErrClosed):
+		case ctx.Err() != nil, errors.Is(err, topic.ErrClosed):
 			return nil
 		case errors.Is(err, errTakeOver):
-		case errors.Is(err, kafka.ErrPermanent):
+		case errors.Is(err, topic.ErrPermanent):
 			return err
 		default:
 			k.in.Trouble("read", err)

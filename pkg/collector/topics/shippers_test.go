@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
 	"weir/test/sink"
@@ -95,10 +96,10 @@ func TestShippersRecordsComeThroughTopics(t *testing.T) {
 	})
 }
 
-func messagesOf(records []string) []kafka.Message {
-	var messages []kafka.Message
+func messagesOf(records []string) []topic.Message {
+	var messages []topic.Message
 	for _, record := range records {
-		messages = append(messages, kafka.Message{Value: []byte(record)})
+		messages = append(messages, topic.Message{Value: []byte(record)})
 	}
 	return messages
 }

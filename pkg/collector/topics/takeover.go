@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/sleep"
+	"weir/internal/topic"
 	"weir/pkg/collector/journal"
 )
 
@@ -20,7 +20,7 @@ const (
 type ownership struct {
 	source    *source
 	partition *partition
-	claim     *kafka.Claim
+	claim     *topic.Claim
 }
 
 // name is the partition's, for the log.
@@ -35,7 +35,7 @@ func (o *ownership) sourceName(incarnation string) string {
 func (o *ownership) takeOver(ctx context.Context) (takeover, error) {
 	for {
 		t, err := o.tryTakeOver(ctx)
-		if err == nil || ctx.Err() != nil || errors.Is(err, kafka.ErrExpelled) {
+		if err == nil || ctx.Err() != nil || errors.Is(err, topic.ErrExpelled) {
 			return t, err
 		}
 		o.source.in.Trouble("take", fmt.Errorf("taking over %s: %w", o.partition.topicPartition, err))
@@ -83,7 +83,7 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 // verify checks whether the last record that was read is unchanged: a topic that was deleted and made again has other
 // records. If the log ends before that record, an earlier record (Mark) shows whether it is the same log that was only
 // cut off, as by a leader that was not in sync. Then the records that were read are not read again.
-func (o *ownership) verify(ctx context.Context, t *takeover, span kafka.Span) error {
+func (o *ownership) verify(ctx context.Context, t *takeover, span topic.Span) error {
 	switch {
 	case t.beyond:
 		same, other, err := o.find(ctx, t.note.Mark, span)
@@ -109,7 +109,7 @@ func (o *ownership) verify(ctx context.Context, t *takeover, span kafka.Span) er
 
 // find looks for a record that was read. It reports whether the record is there, or another in its place; neither if
 // the record was deleted.
-func (o *ownership) find(ctx context.Context, was *recordID, span kafka.Span) (same, other bool, err error) {
+func (o *ownership) find(ctx context.Context, was *recordID, span topic.Span) (same, other bool, err error) {
 	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
 		return false, false, nil
 	}
@@ -124,7 +124,7 @@ func (o *ownership) find(ctx context.Context, was *recordID, span kafka.Span) (s
 }
 
 // begin makes a new incarnation, and commits it before any record is read.
-func (o *ownership) begin(ctx context.Context, t *takeover, commits []kafka.Commit, span kafka.Span) error {
+func (o *ownership) begin(ctx context.Context, t *takeover, commits []topic.Commit, span topic.Span) error {
 	stored := commits[o.partition.number].Offset >= 0
 	offset := min(max(t.offset, span.Start), span.End)
 	if t.offset < 0 {
@@ -161,7 +161,7 @@ func (o *ownership) restart() {
 
 // start is where a new incarnation begins: at the configured start, or at the beginning of the log if the log was made
 // after reading began, or the log that was read is gone.
-func (o *ownership) start(ctx context.Context, commits []kafka.Commit, span kafka.Span) (int64, error) {
+func (o *ownership) start(ctx context.Context, commits []topic.Commit, span topic.Span) (int64, error) {
 	start := o.source.config.Start
 	switch {
 	case commits[o.partition.number].Offset >= 0, o.partition.vanished, o.younger(commits):
@@ -175,7 +175,7 @@ func (o *ownership) start(ctx context.Context, commits []kafka.Commit, span kafk
 }
 
 // younger reports whether the partition was added to the topic after its group had begun.
-func (o *ownership) younger(commits []kafka.Commit) bool {
+func (o *ownership) younger(commits []topic.Commit) bool {
 	for _, commit := range commits {
 		if note, _, err := readNote(commit); err == nil && note.Partitions <= o.partition.number {
 			return true

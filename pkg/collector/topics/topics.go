@@ -30,7 +30,7 @@ type Config struct {
 	Topics []string
 	Start  pipeline.Start
 	// Session is the time without a heartbeat after which the group takes a member's partitions away; 0 is
-	// kafka.Group's.
+	// topic.Group's.
 	Session time.Duration
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
@@ -95,10 +96,10 @@ func (b *bench) still() (*source, *pace.Group) {
 // make makes the topic.
 func (b *bench) make() {
 	b.t.Helper()
-	if err := b.client.EnsureTopics(b.within(time.Minute), kafka.Topic{Name: b.topic, Partitions: b.partitions}); err != nil {
+	if err := b.client.EnsureTopics(b.within(time.Minute), topic.Topic{Name: b.topic, Partitions: b.partitions}); err != nil {
 		b.t.Fatal(err)
 	}
-	producer := b.client.OpenProducer(kafka.ProducerConfig{Topic: b.topic, Partitions: b.partitions})
+	producer := b.client.OpenProducer(topic.AppenderConfig{Topic: b.topic, Partitions: b.partitions})
 	b.producer = producer
 	b.t.Cleanup(func() { producer.Close(b.within(time.Minute)) })
 }
@@ -120,15 +121,15 @@ func (b *bench) line() string {
 // produce writes lines to the topic, round-robin, and returns when it has them.
 func (b *bench) produce(lines int) {
 	b.t.Helper()
-	var messages []kafka.Message
+	var messages []topic.Message
 	for range lines {
 		partition := b.lines % b.partitions
-		messages = append(messages, kafka.Message{Partition: partition, Value: []byte(b.line())})
+		messages = append(messages, topic.Message{Partition: partition, Value: []byte(b.line())})
 	}
 	b.write(messages...)
 }
 
-func (b *bench) write(messages ...kafka.Message) {
+func (b *bench) write(messages ...topic.Message) {
 	b.t.Helper()
 	var written sync.WaitGroup
 	for i := range messages {
@@ -266,7 +267,7 @@ func (r *running) kill(sink *sink.Memory) {
 	r.stop()
 }
 
-func (b *bench) commits() []kafka.Commit {
+func (b *bench) commits() []topic.Commit {
 	b.t.Helper()
 	ctx := b.within(time.Minute)
 	commits, err := b.client.Committed(ctx, b.source.Kafka.Group, b.topic)
@@ -331,8 +332,8 @@ func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 		b := newBench(t, config, 1)
 		b.source.Envelope = "auto"
 		b.make()
-		text := func(line string) kafka.Message { return kafka.Message{Value: []byte(line)} }
-		bare := func() kafka.Message { return text(b.line()) }
+		text := func(line string) topic.Message { return topic.Message{Value: []byte(line)} }
+		bare := func() topic.Message { return text(b.line()) }
 		b.sink.Set(func() { b.sink.Mute = true })
 		c := b.start(b.sink)
 		b.write(text("starting"), text("starting"), text("starting"), bare())
@@ -341,7 +342,7 @@ func TestCutsOfAnUnknownEnvelopeAreMadeAgain(t *testing.T) {
 		if len(b.cuts()) == 0 {
 			t.Fatal("no cut is outstanding")
 		}
-		var docker []kafka.Message
+		var docker []topic.Message
 		for range 50 {
 			docker = append(docker, text(fmt.Sprintf(`{"log":%q,"stream":"stdout","time":"2026-03-03T08:00:00.5Z"}`, b.line()+"\n")))
 		}

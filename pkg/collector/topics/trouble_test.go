@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/internal/topic"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
 	"weir/test/wait"
@@ -144,7 +145,7 @@ func TestAnOffsetThatAToolHasSet(t *testing.T) {
 	c := b.start(b.sink)
 	b.sink.Await(t, b.want)
 	c.stop()
-	b.commit(kafka.Commit{Offset: 15})
+	b.commit(topic.Commit{Offset: 15})
 	for n := 16; n <= 20; n++ {
 		b.want[fmt.Sprintf("per-ip 203.0.113.%d", n%7)]++
 	}
@@ -201,7 +202,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		for range 20 {
 			line := b.line()
 			b.want[fmt.Sprintf("per-path /%d", b.lines)]++
-			b.write(kafka.Message{Value: []byte(line)})
+			b.write(topic.Message{Value: []byte(line)})
 		}
 		wait.Until(t, "all to be counted", func() bool {
 			counted, conflicts := b.sink.Counted(t)

@@ -16,7 +16,6 @@ import (
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/live"
 	"weir/internal/duration"
-	"weir/internal/kafka"
 	"weir/internal/topic"
 )
 
@@ -73,13 +72,13 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 		return err
 	}
 
-	topic := settings.Kafka.Prefix + what
-	client, err := live.Connect(settings, c.ErrOrStderr(), topic)
+	name := settings.Kafka.Prefix + what
+	client, err := live.Connect(settings, c.ErrOrStderr(), name)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	r := &catRun{client: client, topic: topic, shown: newCatWriter(c.OutOrStdout(), c.ErrOrStderr(), topic, cat.output.Form)}
+	r := &catRun{client: client, topic: name, shown: newCatWriter(c.OutOrStdout(), c.ErrOrStderr(), name, cat.output.Form)}
 	r.newShow = r.shown.hits
 	if what == daemon.Blocklist {
 		r.newShow = r.shown.blocklist
@@ -128,7 +127,7 @@ type catRun struct {
 	client  topic.Log
 	topic   string
 	shown   *catWriter
-	newShow func(partition int) func(*kafka.Record) // for one partition's records; used by one goroutine
+	newShow func(partition int) func(*topic.Record) // for one partition's records; used by one goroutine
 	parts   []catPart
 }
 
@@ -137,13 +136,13 @@ type catPart struct {
 	partition int
 	reader    topic.Reader
 	end       int64 // when cat began
-	show      func(*kafka.Record)
+	show      func(*topic.Record)
 }
 
 // open finds the first offset and the end of each partition.
 func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
 	spans, err := r.client.Offsets(ctx, r.topic)
-	if errors.Is(err, kafka.ErrNoTopic) {
+	if errors.Is(err, topic.ErrNoTopic) {
 		return fmt.Errorf("there is no topic %s: nothing has written to it yet, or kafka.prefix is another one", r.topic)
 	}
 	if err != nil {
@@ -170,7 +169,7 @@ func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
 	return nil
 }
 
-func (r *catRun) begin(ctx context.Context, from catFrom, partition int, span kafka.Span) (int64, error) {
+func (r *catRun) begin(ctx context.Context, from catFrom, partition int, span topic.Span) (int64, error) {
 	switch from.offset {
 	case atEarliest:
 		return span.Start, nil
@@ -258,11 +257,11 @@ func (r *catRun) missed(ctx context.Context, p *catPart, err error, follow bool)
 	switch {
 	case ctx.Err() != nil:
 		return err
-	case errors.Is(err, kafka.ErrTrimmed):
+	case errors.Is(err, topic.ErrTrimmed):
 		r.shown.warn(what)
-	case errors.Is(err, kafka.ErrPastEnd) && follow:
+	case errors.Is(err, topic.ErrPastEnd) && follow:
 		r.shown.warn(what + "; the topic was made again, and is shown from its beginning")
-	case errors.Is(err, kafka.ErrPastEnd):
+	case errors.Is(err, topic.ErrPastEnd):
 		return err
 	default:
 		return nil // the client has logged it, and the next fetch tries again

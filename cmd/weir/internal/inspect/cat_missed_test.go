@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/test/locked"
 	"weir/test/running"
 )
@@ -26,7 +26,7 @@ func TestCatMissed(t *testing.T) {
 		p := &catPart{partition: 1, reader: b.Log.Reader("weir.hits", 1, 50, 0), end: 60}
 		stderr := &locked.Buffer{}
 		r := &catRun{client: b.Log, topic: "weir.hits", shown: newCatWriter(&locked.Buffer{}, stderr, "weir.hits", "json")}
-		p.show = func(*kafka.Record) { cancel() }
+		p.show = func(*topic.Record) { cancel() }
 		err := r.read(ctx, p, follow)
 		if want := "weir: weir.hits/1: the log ends at 1, before 50; the topic was made again, and is shown from its beginning\n"; follow && stderr.String() != want {
 			t.Errorf("%q", stderr)

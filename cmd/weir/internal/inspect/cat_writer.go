@@ -9,7 +9,7 @@ import (
 
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
@@ -26,12 +26,12 @@ type catWriter struct {
 	err    error // the first error of writing
 }
 
-func newCatWriter(stdout, stderr io.Writer, topic, form string) *catWriter {
-	return &catWriter{topic: topic, form: form, out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr}
+func newCatWriter(stdout, stderr io.Writer, name, form string) *catWriter {
+	return &catWriter{topic: name, form: form, out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr}
 }
 
 // each shows the records that were read, without follow only those before the partition's end.
-func (w *catWriter) each(records []kafka.Record, p *catPart, follow bool) error {
+func (w *catWriter) each(records []topic.Record, p *catPart, follow bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range records {
@@ -71,7 +71,7 @@ func (w *catWriter) warn(line string) {
 	fmt.Fprintln(w.stderr, "weir:", line)
 }
 
-func (w *catWriter) failed(partition int, r *kafka.Record, err error) {
+func (w *catWriter) failed(partition int, r *topic.Record, err error) {
 	w.unread++
 	w.note(w.out.Flush()) // so that a person sees the error next to the records around it
 	fmt.Fprintf(w.stderr, "weir: %s/%d, offset %d: %v\n", w.topic, partition, r.Offset, err)
@@ -110,9 +110,9 @@ type shownHit struct {
 }
 
 // hits returns a function that shows the batches of one partition.
-func (w *catWriter) hits(partition int) func(*kafka.Record) {
+func (w *catWriter) hits(partition int) func(*topic.Record) {
 	var reader hit.Reader
-	return func(r *kafka.Record) {
+	return func(r *topic.Record) {
 		if err := reader.Reset(r.Value); err != nil {
 			w.failed(partition, r, err)
 			return
@@ -168,8 +168,8 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 
 // blocklist returns a function that shows entries, and manual entries in the same form. Watermarks and tombstones are
 // shown only to people.
-func (w *catWriter) blocklist(partition int) func(*kafka.Record) {
-	return func(r *kafka.Record) {
+func (w *catWriter) blocklist(partition int) func(*topic.Record) {
+	return func(r *topic.Record) {
 		if r.Value == nil {
 			if w.form == "text" {
 				w.printf("%d  %s  cleaned up\n", r.Offset, output.Printable(string(r.Key)))

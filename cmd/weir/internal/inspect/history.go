@@ -19,7 +19,7 @@ import (
 	"weir/cmd/weir/internal/live"
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 )
@@ -69,17 +69,17 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 
-	topic := settings.Kafka.Prefix + daemon.Events
-	client, err := live.Connect(settings, c.ErrOrStderr(), topic)
+	name := settings.Kafka.Prefix + daemon.Events
+	client, err := live.Connect(settings, c.ErrOrStderr(), name)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
 	// catRun reads the partitions; its writer only reports records that are not events.
 	story := &story{of: shown.NewMatch(key), rule: h.rule}
-	r := &catRun{client: client, topic: topic, shown: newCatWriter(io.Discard, c.ErrOrStderr(), topic, h.output.Form)}
-	r.newShow = func(partition int) func(*kafka.Record) {
-		return func(record *kafka.Record) {
+	r := &catRun{client: client, topic: name, shown: newCatWriter(io.Discard, c.ErrOrStderr(), name, h.output.Form)}
+	r.newShow = func(partition int) func(*topic.Record) {
+		return func(record *topic.Record) {
 			if err := story.read(record.Value); err != nil {
 				r.shown.failed(partition, record, err)
 			}
@@ -95,7 +95,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		return err
 	}
 
-	return errors.Join(story.show(c.OutOrStdout(), h.output.Form), err, story.outcome(key, topic+client.Place(settings)))
+	return errors.Join(story.show(c.OutOrStdout(), h.output.Form), err, story.outcome(key, name+client.Place(settings)))
 }
 
 // longestStory is how many events of a key are kept, the last ones.

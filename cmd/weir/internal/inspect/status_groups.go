@@ -11,7 +11,6 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
-	"weir/internal/kafka"
 	"weir/internal/topic"
 )
 
@@ -68,13 +67,13 @@ func expectedGroups(settings *config.Config) map[string][]string {
 	return groups
 }
 
-func askGroup(ctx context.Context, client topic.Log, state kafka.GroupState, topics []string) (groupStatus, error) {
+func askGroup(ctx context.Context, client topic.Log, state topic.GroupState, topics []string) (groupStatus, error) {
 	group := groupStatus{Group: state.Name, Members: state.Members, Partitions: []partitionStatus{}, LagSeconds: new(float64)}
 	topics = slices.Concat(topics, slices.Collect(maps.Keys(state.Commits)))
 	slices.Sort(topics)
-	for _, topic := range slices.Compact(topics) {
-		spans, err := client.Offsets(ctx, topic)
-		if errors.Is(err, kafka.ErrNoTopic) {
+	for _, name := range slices.Compact(topics) {
+		spans, err := client.Offsets(ctx, name)
+		if errors.Is(err, topic.ErrNoTopic) {
 			continue // nothing waits in a missing topic
 		}
 		if err != nil {
@@ -82,8 +81,8 @@ func askGroup(ctx context.Context, client topic.Log, state kafka.GroupState, top
 		}
 
 		for p, span := range spans {
-			one := partitionStatus{Topic: topic, Partition: p, Committed: -1, End: span.End}
-			if commit, ok := state.Commits[topic][p]; ok {
+			one := partitionStatus{Topic: name, Partition: p, Committed: -1, End: span.End}
+			if commit, ok := state.Commits[name][p]; ok {
 				one.Committed = commit.Offset
 			}
 			one.measure(ctx, client, span)
@@ -95,7 +94,7 @@ func askGroup(ctx context.Context, client topic.Log, state kafka.GroupState, top
 }
 
 // measure finds out how many records wait, and since when.
-func (p *partitionStatus) measure(ctx context.Context, client topic.Log, span kafka.Span) {
+func (p *partitionStatus) measure(ctx context.Context, client topic.Log, span topic.Span) {
 	next := max(p.Committed, span.Start)
 	p.Lag = max(0, span.End-next)
 	if p.Lag == 0 {
@@ -116,7 +115,7 @@ func timeOf(ctx context.Context, r topic.Reader, end int64) (time.Time, bool) {
 	defer cancel()
 	for ctx.Err() == nil && r.Next() < end {
 		records, err := r.Fetch(ctx)
-		if errors.Is(err, kafka.ErrTrimmed) {
+		if errors.Is(err, topic.ErrTrimmed) {
 			r.SetNext(r.Span().Start)
 		}
 		if len(records) > 0 {

@@ -67,8 +67,8 @@ func (l *liveCheck) cluster(ctx context.Context, client topic.Log) bool {
 
 func (l *liveCheck) topics(ctx context.Context, client topic.Log) {
 	c := l.settings
-	for _, topic := range []kafka.Topic{daemon.HitsTopic(c), daemon.BlocklistTopic(c), daemon.EventsTopic(c)} {
-		l.topic(ctx, client, topic)
+	for _, wanted := range []topic.Topic{daemon.HitsTopic(c), daemon.BlocklistTopic(c), daemon.EventsTopic(c)} {
+		l.topic(ctx, client, wanted)
 	}
 	for i := range c.Collector.Sources {
 		for _, name := range c.Collector.Sources[i].Kafka {
@@ -78,7 +78,7 @@ func (l *liveCheck) topics(ctx context.Context, client topic.Log) {
 }
 
 // topic compares one of our topics with the configuration.
-func (l *liveCheck) topic(ctx context.Context, client topic.Log, want kafka.Topic) {
+func (l *liveCheck) topic(ctx context.Context, client topic.Log, want topic.Topic) {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	thing := "topic " + want.Name
@@ -87,19 +87,19 @@ func (l *liveCheck) topic(ctx context.Context, client topic.Log, want kafka.Topi
 	found := output.Counted(want.Partitions, "partition")
 	err := client.EnsureTopics(ctx, want)
 	switch {
-	case errors.Is(err, kafka.ErrNoTopic) && (own || l.settings.Kafka.Create):
+	case errors.Is(err, topic.ErrNoTopic) && (own || l.settings.Kafka.Create):
 		found = "does not exist; the first part that needs it creates it, with " + found
 	case err != nil:
 		l.fails(thing, "%v", err)
 		return
 	case !own:
-		if settings, err = client.TopicSettings(ctx, want.Name); errors.Is(err, kafka.ErrForbidden) {
+		if settings, err = client.TopicSettings(ctx, want.Name); errors.Is(err, topic.ErrForbidden) {
 			l.holds(thing, "%s; its settings may not be read", found)
 			return
 		}
 	}
 
-	if err == nil || errors.Is(err, kafka.ErrNoTopic) {
+	if err == nil || errors.Is(err, topic.ErrNoTopic) {
 		err = errors.Join(l.keeps(want, settings), takes(settings))
 	}
 	l.judge(thing, err, found+settingsText(settings, want.Settings))
@@ -115,7 +115,7 @@ func settingsText(settings, wanted map[string]string) (text string) {
 
 // keeps returns an error when a topic deletes records too early. Records must last at least as long as is configured,
 // because the parts rely on it, and hits at least as long as the longest limit looks back.
-func (l *liveCheck) keeps(want kafka.Topic, settings map[string]string) error {
+func (l *liveCheck) keeps(want topic.Topic, settings map[string]string) error {
 	configured, wanted := milliseconds(want.Settings["retention.ms"])
 	kept, limited := milliseconds(settings["retention.ms"])
 	if !wanted || !limited {
@@ -160,13 +160,13 @@ func milliseconds(text string) (d time.Duration, ok bool) {
 	return time.Duration(n) * time.Millisecond, true
 }
 
-func (l *liveCheck) sourceTopic(ctx context.Context, client topic.Log, thing, topic string) {
+func (l *liveCheck) sourceTopic(ctx context.Context, client topic.Log, thing, name string) {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
-	spans, err := client.Offsets(ctx, topic)
+	spans, err := client.Offsets(ctx, name)
 	records := int64(0)
 	for _, span := range spans {
 		records += span.End - span.Start
 	}
-	l.judge(thing, err, "topic "+topic+": "+output.Counted(len(spans), "partition")+", "+output.Counted(int(records), "record"))
+	l.judge(thing, err, "topic "+name+": "+output.Counted(len(spans), "partition")+", "+output.Counted(int(records), "record"))
 }

@@ -15,6 +15,7 @@ import (
 	"weir/internal/kafka/embedded"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/store/redis/redistest"
+	"weir/internal/topic"
 	"weir/test/running"
 )
 
@@ -95,7 +96,7 @@ func TestLiveSourceTopics(t *testing.T) {
 	}
 	defer broker.Close()
 	client := kafkatest.Client(t, kafka.Config{Brokers: []string{broker.Address()}, Create: true})
-	if err := client.EnsureTopics(running.Within(t, time.Minute), kafka.Topic{Name: "logs", Partitions: 3}); err != nil {
+	if err := client.EnsureTopics(running.Within(t, time.Minute), topic.Topic{Name: "logs", Partitions: 3}); err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("data: %s\nkafka: {brokers: [%q]}\ncollector: {sources: [{kafka: [logs, others]}]}", t.TempDir(), broker.Address())

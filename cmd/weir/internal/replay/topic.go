@@ -12,7 +12,6 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/live"
-	"weir/internal/kafka"
 	"weir/internal/topic"
 )
 
@@ -29,27 +28,27 @@ type topicSink struct {
 	topic      string
 	partitions int
 	next       int
-	waiting    []kafka.Message
+	waiting    []topic.Message
 
 	mu      sync.Mutex
 	refused error // the first permanent error of Kafka
 }
 
-func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*topicSink, error) {
+func openTopicSink(c *cobra.Command, settings *config.Config, name string) (*topicSink, error) {
 	if len(settings.Kafka.Brokers) == 0 {
 		return nil, exit.Wrongf("--topic writes to Kafka, and the configuration names no kafka.brokers; send to an http source with --to")
 	}
-	if ownTopic(settings, topic) {
-		return nil, exit.Wrongf("the parts write to the topic %s themselves; name with --topic one that a collector reads", topic)
+	if ownTopic(settings, name) {
+		return nil, exit.Wrongf("the parts write to the topic %s themselves; name with --topic one that a collector reads", name)
 	}
-	b, err := live.Connect(settings, c.ErrOrStderr(), topic)
+	b, err := live.Connect(settings, c.ErrOrStderr(), name)
 	if err != nil {
 		return nil, err
 	}
 
-	partitions, err := b.Partitions(c.Context(), topic)
-	if errors.Is(err, kafka.ErrNoTopic) {
-		err = fmt.Errorf("there is no topic %s; create it with as many partitions as it needs", topic)
+	partitions, err := b.Partitions(c.Context(), name)
+	if errors.Is(err, topic.ErrNoTopic) {
+		err = fmt.Errorf("there is no topic %s; create it with as many partitions as it needs", name)
 	}
 
 	if err != nil {
@@ -57,12 +56,12 @@ func openTopicSink(c *cobra.Command, settings *config.Config, topic string) (*to
 		return nil, err
 	}
 
-	producer := b.Appender(kafka.ProducerConfig{Topic: topic, Partitions: partitions, QueueBytes: topicQueueBytes})
-	return &topicSink{topics: b, producer: producer, topic: topic, partitions: partitions}, nil
+	producer := b.Appender(topic.AppenderConfig{Topic: name, Partitions: partitions, QueueBytes: topicQueueBytes})
+	return &topicSink{topics: b, producer: producer, topic: name, partitions: partitions}, nil
 }
 
 func (t *topicSink) add(ctx context.Context, line []byte) error {
-	t.waiting = append(t.waiting, kafka.Message{Partition: t.next, Value: append([]byte(nil), line...), Done: t.done})
+	t.waiting = append(t.waiting, topic.Message{Partition: t.next, Value: append([]byte(nil), line...), Done: t.done})
 	t.next = (t.next + 1) % t.partitions
 	if len(t.waiting) < topicBatch {
 		return nil
