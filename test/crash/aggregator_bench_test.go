@@ -36,7 +36,7 @@ func benchColdKeys(b *testing.B, kind string) {
 	r := newRiver(b, 4, `rules: [{name: limited, key: user, limits: [5/min, 50/hour], block: {for: 24h}}]`)
 	r.hotKeys, r.patience = coldKeys/10, 5*time.Minute
 	if kind == "disk" {
-		r.store = "disk"
+		r.place = ""
 	}
 	r.sendCold()
 	empty := r.redis.Memory()

@@ -18,10 +18,10 @@ func (r *river) cold() store.Store {
 	r.t.Helper()
 	var s store.Store
 	var err error
-	if r.store == "disk" {
+	if r.place == "" {
 		s, err = disk.Open(r.t.Context(), disk.Options{Folder: filepath.Join(r.members[0].folder, "data", "store")})
 	} else {
-		s, err = redis.Open(r.t.Context(), redis.Options{URL: "redis://" + r.redis.Addr + "/0", Prefix: r.prefix})
+		s, err = redis.Open(r.t.Context(), redis.Options{URL: r.place, Prefix: r.prefix})
 	}
 	if err != nil {
 		r.t.Fatal(err)

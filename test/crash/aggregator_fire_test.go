@@ -124,7 +124,7 @@ func (c *chaos) strike(n int) {
 	switch {
 	case n == 2:
 		c.done["redis killed"]++
-		c.crashRedis(c.random)
+		c.crashRedis(c.redis, c.random)
 	case n == 4:
 		c.done["kafka restarted"]++
 		c.restartKafka(c.random)

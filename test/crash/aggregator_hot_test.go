@@ -28,7 +28,7 @@ func manyKeys(t *testing.T, store string, keys int) {
 	r := newBranch(t, 4, limited)
 	r.hotKeys, r.patience = keys/100, 10*time.Minute
 	if store == "disk" {
-		r.store = "disk"
+		r.place = ""
 	}
 	want := r.sendMany(keys)
 	m := r.install()

@@ -30,7 +30,7 @@ type river struct {
 	t          testing.TB
 	kafka      *kafkatest.Cluster
 	redis      *redistest.Server
-	store      string // as in weir.yaml
+	place      string // the store's URL; empty if it is on disk
 	client     topic.Log
 	prefix     string // of topics
 	partitions int
@@ -64,7 +64,7 @@ func riverOn(t testing.TB, cluster *kafkatest.Cluster, prefix string, partitions
 		t: t, kafka: cluster, redis: redistest.Start(t, appendOnly...), prefix: prefix, partitions: partitions,
 		rules: rules, hotKeys: 10_000, patience: 2 * time.Minute,
 	}
-	r.store = inRedis(r.redis.Addr)
+	r.place = inRedis(r.redis.Addr)
 	r.client = kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
 	r.makeTopic("hits", partitions, "delete")
 	return r
@@ -89,7 +89,15 @@ func (r *river) install() *member {
 	return m
 }
 
-func inRedis(address string) string { return fmt.Sprintf("{redis: %q}", "redis://"+address+"/0") }
+func inRedis(address string) string { return "redis://" + address + "/0" }
+
+// store is the store as in weir.yaml.
+func (r *river) store() string {
+	if r.place == "" {
+		return "disk"
+	}
+	return fmt.Sprintf("{redis: %q}", r.place)
+}
 
 // configure writes a member's files. Aggregators count hits that are late by up to twice time.late, which is the
 // truth's ten minutes.
@@ -103,7 +111,7 @@ log: {level: info, format: text}
 kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}, events: {partitions: %d}}
 store: %s
 aggregator: {listen: %q, hot_keys: %d}
-`, strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.partitions, r.partitions, r.store, m.address, r.hotKeys))
+`, strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.partitions, r.partitions, r.store(), m.address, r.hotKeys))
 }
 
 // eventually waits until is returns no error.
@@ -213,9 +221,9 @@ func (m *member) get(path string, into any) error {
 }
 
 // appendFile is the file that a Redis appends to.
-func (r *river) appendFile() string {
+func (r *river) appendFile(redis *redistest.Server) string {
 	r.t.Helper()
-	files, err := filepath.Glob(filepath.Join(r.redis.Folder, "appendonlydir", "*.incr.aof"))
+	files, err := filepath.Glob(filepath.Join(redis.Folder, "appendonlydir", "*.incr.aof"))
 	if err != nil || len(files) != 1 {
 		r.t.Fatalf("the append-only file: %v, %v", files, err)
 	}
@@ -224,23 +232,23 @@ func (r *river) appendFile() string {
 
 // crashRedis ends Redis as a loss of power may with appendfsync everysec: a part of its last second is gone after the
 // restart.
-func (r *river) crashRedis(random *rand.Rand) {
+func (r *river) crashRedis(redis *redistest.Server, random *rand.Rand) {
 	r.t.Helper()
-	before, err := os.Stat(r.appendFile())
+	before, err := os.Stat(r.appendFile(redis))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
-	r.redis.Kill()
-	after, err := os.Stat(r.appendFile())
+	redis.Kill()
+	after, err := os.Stat(r.appendFile(redis))
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := os.Truncate(r.appendFile(), before.Size()+random.Int64N(after.Size()-before.Size()+1)); err != nil {
+	if err := os.Truncate(r.appendFile(redis), before.Size()+random.Int64N(after.Size()-before.Size()+1)); err != nil {
 		r.t.Fatal(err)
 	}
 	time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
-	r.redis.Restart()
+	redis.Restart()
 }
 
 // restartKafka ends the broker, in one of two ways, and starts it again.

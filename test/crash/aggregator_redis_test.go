@@ -134,7 +134,7 @@ func TestARedisThatGoesBackUnderItsOwner(t *testing.T) {
 	begun := time.Now()
 	r := newBranch(t, 2, limited)
 	board := newSwitchboard(t, r.redis.Addr)
-	r.store = inRedis(board.address)
+	r.place = inRedis(board.address)
 	r.install().start()
 	f := r.feed("feed")
 	f.crowd("limited", "before", 1000, time.Now())

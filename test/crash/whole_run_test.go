@@ -15,7 +15,7 @@ import (
 // installRun lays out `weir run` over a site's log, with its own topics and store.
 func installRun(t testing.TB, s *site) (r *river, enforcer string) {
 	t.Helper()
-	r = &river{t: t, prefix: ownPrefix, partitions: partitions, rules: wholeRules, patience: 2 * time.Minute, store: "disk"}
+	r = &river{t: t, prefix: ownPrefix, partitions: partitions, rules: wholeRules, patience: 2 * time.Minute}
 	enforcer = port.Reserve(t, "127.0.0.1")
 	build(t, "weir") // before the log is written
 	m := &member{&installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}, port.Reserve(t, "127.0.0.1")}

@@ -142,7 +142,7 @@ func (r *river) strike(n int, random *rand.Rand, done map[string]int) {
 	switch n % 8 {
 	case 3:
 		done["redis"]++
-		r.crashRedis(random)
+		r.crashRedis(r.redis, random)
 	case 6:
 		done["kafka"]++
 		r.restartKafka(random)
@@ -166,7 +166,7 @@ func (r *river) installPart(part string, s *site, enforcer string) *member {
 	r.t.Helper()
 	m := &member{&installation{t: r.t, part: part, folder: r.t.TempDir()}, port.Reserve(r.t, "127.0.0.1")}
 	m.write("weir.yaml", wholeConfig(s, enforcer, m.address)+fmt.Sprintf("kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}, events: {partitions: %d}}\nstore: %s\n",
-		strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.partitions, r.partitions, r.store))
+		strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.partitions, r.partitions, r.store()))
 	r.t.Cleanup(m.kill)
 	r.members = append(r.members, m)
 	return m

@@ -11,11 +11,14 @@ import (
 )
 
 func TestAStoreInACluster(t *testing.T) {
-	nodes := redistest.Cluster(t, 3)
+	var addresses []string
+	for _, node := range redistest.Cluster(t, 3) {
+		addresses = append(addresses, node.Addr)
+	}
 	places := 0
 	storetest.Run(t, func(t *testing.T) func() store.Store {
 		places++
-		o := Options{URL: "redis://" + strings.Join(nodes, ","), Prefix: fmt.Sprint("place", places, ":")}
+		o := Options{URL: "redis://" + strings.Join(addresses, ","), Prefix: fmt.Sprint("place", places, ":")}
 		return func() store.Store { return open(t, o) }
 	})
 }
@@ -26,7 +29,7 @@ func TestAStoreThatSentinelsWatch(t *testing.T) {
 	places := 0
 	storetest.Run(t, func(t *testing.T) func() store.Store {
 		places++
-		o := Options{URL: "redis://" + sentinel + "?master=weir-master", Prefix: fmt.Sprint("place", places, ":")}
+		o := Options{URL: "redis://" + sentinel.Addr + "?master=weir-master", Prefix: fmt.Sprint("place", places, ":")}
 		return func() store.Store { return open(t, o) }
 	})
 }

@@ -14,17 +14,17 @@ import (
 // slots is the number of slots in a Cluster.
 const slots = 16384
 
-// Cluster starts a Cluster with that many masters, and returns their addresses.
-func Cluster(t testing.TB, masters int) (addrs []string) {
+// Cluster starts a Cluster with that many masters, with arguments as those of Start.
+func Cluster(t testing.TB, masters int, arguments ...string) (nodes []*Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	mustBeHad(t)
-	var nodes []*Server
 	for n := range masters {
 		_, bus, _ := net.SplitHostPort(freeAddress(t))
-		node := Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000")
-		nodes, addrs = append(nodes, node), append(addrs, node.Addr)
+		own := []string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}
+		node := Start(t, append(own, arguments...)...)
+		nodes = append(nodes, node)
 		first, last := n*slots/masters, (n+1)*slots/masters-1
 		if err := node.Client.ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
 			t.Fatal(err)
@@ -45,23 +45,25 @@ func Cluster(t testing.TB, masters int) (addrs []string) {
 		})
 	}
 
-	return addrs
+	return nodes
 }
 
-// Sentinel starts a Sentinel that watches a master, and returns its address.
-func Sentinel(t testing.TB, name string, master *Server) string {
+// Sentinel starts a Sentinel that watches a master. It makes a replica the master when the
+// master has not answered for a second.
+func Sentinel(t testing.TB, name string, master *Server) *Server {
 	t.Helper()
 	s := newServer(t)
 	host, port, _ := net.SplitHostPort(master.Addr)
 	_, own, _ := net.SplitHostPort(s.Addr)
 	configuration := filepath.Join(s.Folder, "sentinel.conf")
-	text := fmt.Sprintf("port %s\nbind 127.0.0.1\ndir %s\nsentinel monitor %s %s %s 1\n", own, s.Folder, name, host, port)
+	text := fmt.Sprintf("port %[1]s\nbind 127.0.0.1\ndir %[2]s\nsentinel monitor %[3]s %[4]s %[5]s 1\n"+
+		"sentinel down-after-milliseconds %[3]s 1000\nsentinel failover-timeout %[3]s 5000\n", own, s.Folder, name, host, port)
 	if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s.arguments = []string{configuration, "--sentinel"}
 	s.Restart()
-	return s.Addr
+	return s
 }
 
 // await returns when something is true.

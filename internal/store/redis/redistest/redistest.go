@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,6 +115,23 @@ func (s *Server) Kill() {
 	s.alive.Close()
 	s.command.Wait()
 	s.alive = nil
+}
+
+// Pause stops the server, as a machine that hangs, until resume is called.
+func (s *Server) Pause() (resume func()) {
+	s.t.Helper()
+	info, err := s.Client.InfoMap(context.Background(), "server").Result()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(info["Server"]["process_id"])
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGSTOP)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return func() { syscall.Kill(pid, syscall.SIGCONT) }
 }
 
 // Memory returns how many bytes the server uses.
