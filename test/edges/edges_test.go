@@ -216,12 +216,17 @@ func (s *site) start() {
 // order sends a command and waits until it is active.
 func (s *site) order(kind blocklist.Kind, target string) {
 	s.t.Helper()
+	s.orderFor(kind, target, time.Hour)
+}
+
+func (s *site) orderFor(kind blocklist.Kind, target string, d time.Duration) {
+	s.t.Helper()
 	scope, value, err := blocklist.ParseTarget(target)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	now := time.Now().UnixMilli()
-	o := &blocklist.Order{ID: fmt.Sprintf("%s %s %d", kind, target, now), Kind: kind, Scope: scope, Value: value, From: now, Until: now + 3_600_000, By: "test", Why: "test"}
+	o := &blocklist.Order{ID: fmt.Sprintf("%s %s %d", kind, target, now), Kind: kind, Scope: scope, Value: value, From: now, Until: now + d.Milliseconds(), By: "test", Why: "test"}
 	if err := s.set.Order(o, now); err != nil {
 		s.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/pkg/blocklist"
 	"weir/test/real"
@@ -89,6 +90,7 @@ func TestNft(t *testing.T) {
 	s.order(blocklist.OrderBlock, "127.0.0.64/29")
 	s.order(blocklist.OrderAllow, "127.0.0.67")
 	s.order(blocklist.OrderBlock, "2001:db8::/32")
+	s.orderFor(blocklist.OrderBlock, "127.0.0.80", 10*365*24*time.Hour) // nft reads at most eight digits
 	if err := s.fetch("nft", file, "true"); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +99,7 @@ func TestNft(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"127.0.0.64-127.0.0.65 timeout", "127.0.0.66 timeout", "127.0.0.68/30 timeout", "2001:db8::/32 timeout", "ip saddr @blocked4 drop"} {
+	for _, want := range []string{"127.0.0.64-127.0.0.65 timeout", "127.0.0.66 timeout", "127.0.0.68/30 timeout", "127.0.0.80 timeout 36", "2001:db8::/32 timeout", "ip saddr @blocked4 drop"} {
 		if !strings.Contains(strings.ReplaceAll(string(out), "127.0.0.64/31", "127.0.0.64-127.0.0.65"), want) {
 			t.Errorf("%q is not in the ruleset:\n%s", want, out)
 		}

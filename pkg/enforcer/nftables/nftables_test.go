@@ -358,7 +358,8 @@ func TestMissingPermissionsHaveTheirRemedy(t *testing.T) {
 
 func TestDryRunPrintsCommandsThatNftAccepts(t *testing.T) {
 	var script locked.Buffer
-	list := blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": 0, "2001:db8::/64": time.Hour})
+	list := blocked.NewList(map[string]time.Duration{"203.0.113.7": time.Hour, "10.0.0.0/24": 0, "2001:db8::/64": time.Hour,
+		"2001:db8:7::/64": 7 * 24 * time.Hour, "2001:db8:8::/64": 9 * 365 * 24 * time.Hour})
 	_, stop := start(t, Config{List: list, DryRun: &script})
 	wait.Until(t, "the table", func() bool { return strings.Contains(script.String(), "2001:db8::/64 timeout") })
 	list.Set(map[string]time.Duration{"10.0.0.0/24": 2 * time.Hour, "2001:db8::/64": time.Hour})

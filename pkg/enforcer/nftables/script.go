@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"weir/internal/address"
 	"weir/pkg/enforcer/cidr"
@@ -61,7 +62,7 @@ func writeElements(out io.Writer, verb string, all []element) {
 	for _, e := range all {
 		text := address.Text(e.Prefix)
 		if verb == "add" && e.timeout > 0 {
-			text += fmt.Sprintf(" timeout %dms", e.timeout.Milliseconds())
+			text += " timeout " + milliseconds(e.timeout)
 		}
 		name := setOf(e.Block)
 		lists[name] = append(lists[name], text)
@@ -72,6 +73,15 @@ func writeElements(out io.Writer, verb string, all []element) {
 			fmt.Fprintf(out, "%s element inet %s %s { %s }\n", verb, tableName, name, strings.Join(list, ", "))
 		}
 	}
+}
+
+// milliseconds writes a duration for nft, which refuses numbers of more than eight digits.
+func milliseconds(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d >= day {
+		return fmt.Sprintf("%dd%dms", d/day, (d % day).Milliseconds())
+	}
+	return fmt.Sprintf("%dms", d.Milliseconds())
 }
 
 func setOf(b cidr.Block) string {

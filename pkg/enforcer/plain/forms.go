@@ -139,12 +139,20 @@ func appendNft(b []byte, lines []line, nowMilli int64) []byte {
 		b = append(b, l.text()...)
 		if l.until != blocklist.Never {
 			b = append(b, " timeout "...)
-			b = strconv.AppendInt(b, max((l.until-nowMilli+999)/1000, 1), 10)
-			b = append(b, 's')
+			b = appendSeconds(b, max((l.until-nowMilli+999)/1000, 1))
 		}
 
 		b = append(b, " }\n"...)
 	}
 
 	return b
+}
+
+// appendSeconds writes a duration for nft, which refuses the complete list if a number in it has more than eight digits.
+func appendSeconds(b []byte, seconds int64) []byte {
+	if seconds > 99_999_999 {
+		b = append(strconv.AppendInt(b, seconds/86_400, 10), 'd')
+		seconds %= 86_400
+	}
+	return append(strconv.AppendInt(b, seconds, 10), 's')
 }

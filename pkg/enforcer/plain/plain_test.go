@@ -118,6 +118,21 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// nft refuses a complete list if a number in it has more than eight digits. test/edges has nft itself read such a list.
+func TestLongTimesForNft(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		99_999_999 * time.Second:  "99999999s",
+		100_000_000 * time.Second: "1157d35200s",
+		10 * 365 * 24 * time.Hour: "3650d0s",
+	} {
+		_, mux := listsOf(&list{entries: []*blocklist.Entry{blocked("per-ip", "ip", "203.0.113.7", d)}})
+		want = nftHead + "add element inet weir_list blocked4 { 203.0.113.7 timeout " + want + " }\n"
+		if w := ask(mux, "GET", "/v1/blocklist.nft"); w.Body.String() != want {
+			t.Errorf("got %q\nwant %q", w.Body, want)
+		}
+	}
+}
+
 func TestRefused(t *testing.T) {
 	l := sample()
 	_, mux := listsOf(l)
