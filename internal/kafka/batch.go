@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"hash/crc32"
 	"time"
-	"weir/internal/topic"
 
 	"github.com/segmentio/kafka-go/protocol"
+
+	"weir/internal/topic"
 )
 
 const (

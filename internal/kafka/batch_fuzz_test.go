@@ -7,9 +7,10 @@ import (
 	"slices"
 	"testing"
 	"time"
-	"weir/internal/topic"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/topic"
 )
 
 // FuzzBatches reads batches that no producer wrote, under a valid checksum. Nothing panics; well-formed batches read as

@@ -10,13 +10,14 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"weir/internal/topic"
 )
 
 var codecs = []compress.Compression{0, compress.Gzip, compress.Snappy, compress.Lz4, compress.Zstd}

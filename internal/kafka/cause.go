@@ -7,11 +7,12 @@ import (
 	"io"
 	"net"
 	"os"
-	"weir/internal/topic"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
+
+	"weir/internal/topic"
 )
 
 // cause turns an error of kafka-go into the true cause, in plain words. It is the one place that reads kafka-go's

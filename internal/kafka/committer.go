@@ -5,9 +5,10 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"weir/internal/topic"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/topic"
 )
 
 // A committer commits for all claims of one generation, one request at a time. Commits that arrive during a request go

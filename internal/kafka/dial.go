@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+
 	"weir/internal/topic"
 )
 

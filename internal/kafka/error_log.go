@@ -4,9 +4,10 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/internal/topic"
 )
 
 // sayEvery is how often a lasting error is logged.

@@ -7,10 +7,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/topic"
 )
 
 // An error is logged at once, then once a minute with its count; each is counted.

@@ -7,11 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"weir/internal/topic"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/apiversions"
+
+	"weir/internal/topic"
 )
 
 // Identity returns the identity of a topic that exists. It is empty when the brokers name no cluster, and has no id with

@@ -34,11 +34,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
-	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
+
+	"weir/internal/topic"
 )
 
 // requestTimeout bounds every request. kafka-go gives brokers half of it as their own time-out.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"time"
-	"weir/internal/topic"
 
 	kafkago "github.com/segmentio/kafka-go"
+
+	"weir/internal/topic"
 )
 
 // Offsets returns the spans of a topic's partitions. One error fails the call: a partition that cannot be asked never

@@ -4,11 +4,12 @@ import (
 	"context"
 	"io"
 	"time"
-	"weir/internal/topic"
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/protocol"
 	"github.com/segmentio/kafka-go/protocol/produce"
+
+	"weir/internal/topic"
 )
 
 const acksAll = -1

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+
 	"weir/internal/sleep"
 	"weir/internal/topic"
 )

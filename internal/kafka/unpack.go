@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"io"
 	"sync"
-	"weir/internal/topic"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/segmentio/kafka-go/compress"
+
+	"weir/internal/topic"
 )
 
 const (

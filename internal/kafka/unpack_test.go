@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"weir/internal/topic"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/segmentio/kafka-go/compress"
 	"github.com/segmentio/kafka-go/protocol"
+
+	"weir/internal/topic"
 )
 
 // packed returns a batch of values as kafka-go writes it.

@@ -5,10 +5,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"weir/internal/topic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"weir/internal/topic"
 )
 
 const lagPatience = 15 * time.Second

@@ -2,6 +2,7 @@ package blocklist
 
 import (
 	"net/netip"
+
 	"weir/internal/address"
 )
 

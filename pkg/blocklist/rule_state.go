@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
+
 	"weir/internal/address"
 )
 

@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"weir/internal/address"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weir/internal/address"
 )
 
 // slow is a list written like the documentation: a map of the records, with a look at all of them for each question.

@@ -11,9 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"time"
-	"weir/internal/topic"
 
 	"github.com/cespare/xxhash/v2"
+
+	"weir/internal/topic"
 )
 
 const (

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
 	"weir/internal/topic"
 )
 

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
 	"weir/internal/address"
 )
 

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+
 	"weir/internal/address"
 )
 

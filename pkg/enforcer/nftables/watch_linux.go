@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"weir/internal/sleep"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"weir/internal/sleep"
 )
 
 // watch detects changes of our table by other programs. The kernel counts the generations of all its rules, and reports

@@ -2,9 +2,10 @@ package offline
 
 import (
 	"testing"
-	"weir/cmd/weir/internal/command"
 
 	"github.com/spf13/cobra"
+
+	"weir/cmd/weir/internal/command"
 )
 
 func TestCommandLineCanBePastedIntoAShell(t *testing.T) {
