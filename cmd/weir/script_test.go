@@ -33,7 +33,7 @@ func runTopics(ts *testscript.TestScript, _ bool, args []string) {
 
 // kafka is for scripts: `kafka TOPIC` runs a broker with a topic, and sets $KAFKA to its address.
 func runKafka(ts *testscript.TestScript, _ bool, args []string) {
-	broker, err := embedded.Open(embedded.Config{Folder: ts.MkAbs("kafka"), Listen: "127.0.0.1:0"})
+	broker, err := embedded.Open(embedded.Config{Folder: ts.MkAbs("kafka")})
 	ts.Check(err)
 	ts.Defer(broker.Close)
 	client, err := kafka.Open(kafka.Config{Brokers: []string{broker.Address()}, Create: true})

@@ -87,12 +87,8 @@ func (c *Client) newMember(group topic.Group, own topic.Owner) (*member, error) 
 	if group.Name == "" || len(group.Topics) == 0 {
 		return nil, errors.New("a group needs a name and a topic")
 	}
-	session, rebalance := 10*time.Second, time.Minute
-	if c.config.embedded() {
-		session, rebalance = 45*time.Second, 30*time.Second
-	}
-	group.Session = cmp.Or(group.Session, c.config.Session, session)
-	group.Rebalance = cmp.Or(group.Rebalance, rebalance)
+	group.Session = cmp.Or(group.Session, c.config.Session, 10*time.Second)
+	group.Rebalance = cmp.Or(group.Rebalance, time.Minute)
 
 	m := &member{client: c, group: group, own: own, closed: make(chan struct{}), sticky: &sticky{}, partitions: map[string]int{}}
 	place, err := takePlace(c.config.Places, group.Name)

@@ -3,7 +3,7 @@
 //
 // A Client opens connections when they are needed. It creates or checks topics (EnsureTopics), sends records
 // (Producer), reads a partition (Reader), shares partitions with other members (Group), and asks for offsets. The same
-// calls go to Apache Kafka and to the broker in our own process (package embedded).
+// calls go to Apache Kafka; tests also have a broker in their own process (package embedded).
 //
 // What always holds. A Producer keeps the order of each partition, has one request in flight per partition and answers
 // every accepted record exactly once, in order. A Reader returns every record that the log still has, in order, on
@@ -51,9 +51,6 @@ const idleTimeout = 3 * time.Minute
 // clientID is our name in the logs and quotas of brokers.
 const clientID = "weir"
 
-// Embedded in Config.Brokers is the broker in our own process.
-const Embedded = "embedded"
-
 // Config configures the connection to Kafka.
 type Config struct {
 	Brokers []string // host:port of some brokers, which name the others
@@ -67,15 +64,14 @@ type Config struct {
 	Topics []string
 
 	// Session is how long a member of a group may send no heartbeat until the group gives its partitions to others. Kafka
-	// allows 6 s to 30 min, unless its operator has chosen other limits. Zero is 10 s; on the embedded broker it is 45 s,
-	// because that drops members that wait for longer than a session.
+	// allows 6 s to 30 min, unless its operator has chosen other limits. Zero is 10 s.
 	Session time.Duration
 
 	// Places is a folder in which members of groups keep their ids, so that a process that was killed is replaced when it
 	// starts again, and not after its session. It is made when missing; empty keeps none.
 	Places string
 
-	// Dial makes connections; nil is TCP. The embedded broker provides its own.
+	// Dial makes connections; nil is TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	Logger  *slog.Logger          // nil logs nothing
@@ -89,12 +85,12 @@ func (c Config) Name(word string) string { return c.Prefix + word }
 func (c Config) Validate() error {
 	var faults []error
 	if len(c.Brokers) == 0 {
-		faults = append(faults, errors.New("brokers: none are named; write host:port of one or more"))
+		faults = append(faults, errors.New("brokers: none are named; only weir run needs none, because it keeps its topics in its store; any other process needs kafka.brokers: [host:9092]"))
 	}
 
 	for _, broker := range c.Brokers {
-		if fault := c.address(broker); fault != nil {
-			faults = append(faults, fault)
+		if host, port, err := net.SplitHostPort(broker); err != nil || host == "" || port == "" {
+			faults = append(faults, fmt.Errorf("brokers: %q is not host:port", broker))
 		}
 	}
 
@@ -112,21 +108,6 @@ func (c Config) Validate() error {
 
 	return errors.Join(faults...)
 }
-
-func (c Config) address(broker string) error {
-	if broker == Embedded {
-		if c.Dial == nil || len(c.Brokers) > 1 {
-			return errors.New("brokers: embedded must be the only one, and only for weir run, which keeps its topics in its store; any other process needs kafka.brokers: [host:9092]")
-		}
-		return nil
-	}
-	if host, port, err := net.SplitHostPort(broker); err != nil || host == "" || port == "" {
-		return fmt.Errorf("brokers: %q is not host:port", broker)
-	}
-	return nil
-}
-
-func (c Config) embedded() bool { return slices.Contains(c.Brokers, Embedded) }
 
 // A Client connects to one cluster.
 type Client struct {

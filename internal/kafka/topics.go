@@ -34,9 +34,6 @@ func (c *Client) EnsureTopics(ctx context.Context, topics ...topic.Topic) error 
 }
 
 func (c *Client) ensure(ctx context.Context, wanted topic.Topic) error {
-	if c.config.embedded() && strings.Contains(wanted.Settings["cleanup.policy"], "compact") {
-		return topic.Errorf(topic.ErrSettings, "topic %s: the embedded broker's compaction can lose records: cleanup.policy must be delete", wanted.Name)
-	}
 	found, err := c.topic(ctx, wanted.Name)
 	// The metadata is older than the answer to the creation, so it is asked until it has the topic.
 	if errors.Is(err, topic.ErrNoTopic) {

@@ -96,11 +96,6 @@ func TestEnsureTopicsRefuses(t *testing.T) {
 			t.Errorf("EnsureTopics says %v, not %s", err, says)
 		}
 	}
-	embedded := kafkatest.Client(t, kafkatest.Embedded(t))
-	err := embedded.EnsureTopics(ctx, topic.Topic{Name: "list", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}})
-	if !errors.Is(err, topic.ErrSettings) || !strings.Contains(err.Error(), "the embedded broker's compaction can lose records") {
-		t.Errorf("on the embedded broker: %v", err)
-	}
 }
 
 // A client for some topics creates them, knows no others, and creates none by asking.

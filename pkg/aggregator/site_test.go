@@ -78,7 +78,7 @@ func (s *site) openBroker() {
 		s.t.Fatal(err)
 	}
 	s.broker = broker
-	s.client, err = kafka.Open(kafka.Config{Brokers: []string{kafka.Embedded}, Dial: broker.Dial, Create: true, Prefix: "weir."})
+	s.client, err = kafka.Open(kafka.Config{Brokers: []string{broker.Address()}, Session: 45 * time.Second, Create: true, Prefix: "weir."})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ const oneRule = "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"
 func newPlace(t *testing.T, more string) *place {
 	t.Helper()
 	p := &place{t: t, part: Collector, folder: t.TempDir()}
-	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir(), Listen: "127.0.0.1:0"})
+	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ type mortal struct {
 
 func newMortal(t *testing.T) *mortal {
 	t.Helper()
-	m := &mortal{t: t, config: embedded.Config{Folder: t.TempDir(), Listen: port.Reserve(t, "127.0.0.1"), SyncWrites: true}}
+	m := &mortal{t: t, config: embedded.Config{Folder: t.TempDir(), Listen: port.Reserve(t, "127.0.0.1")}}
 	m.start()
 	t.Cleanup(m.stop)
 	return m

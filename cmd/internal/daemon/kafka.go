@@ -23,12 +23,8 @@ const (
 // KafkaConfig makes the settings for a client of these topics, or of all when none is named.
 func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 	k := &p.Config.Kafka
-	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Logger: p.Logger, Metrics: p.Metrics}
-	if len(k.Brokers) == 0 {
-		c.Brokers = []string{kafka.Embedded}
-	} else {
-		c.Session, c.Places = time.Duration(k.Session), p.Config.GroupsFolder()
-	}
+	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Session: time.Duration(k.Session),
+		Places: p.Config.GroupsFolder(), Logger: p.Logger, Metrics: p.Metrics}
 	if k.TLS.On {
 		c.TLS = &kafka.TLS{CA: k.TLS.CA, Cert: k.TLS.Cert, Key: k.TLS.Key}
 	}

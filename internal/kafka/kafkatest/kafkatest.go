@@ -20,12 +20,13 @@ import (
 // Embedded starts an embedded broker for a test and returns its configuration.
 func Embedded(t testing.TB) kafka.Config {
 	t.Helper()
-	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir(), RetainEvery: 100 * time.Millisecond})
+	broker, err := embedded.Open(embedded.Config{Folder: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	return kafka.Config{Brokers: []string{kafka.Embedded}, Dial: broker.Dial, Create: true}
+	// It drops members that wait for longer than a session.
+	return kafka.Config{Brokers: []string{broker.Address()}, Session: 45 * time.Second, Create: true}
 }
 
 // Real starts a cluster for one test and stops it with the test.

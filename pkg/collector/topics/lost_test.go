@@ -3,7 +3,6 @@ package topics
 import (
 	"context"
 	"errors"
-	"net"
 	"testing"
 	"time"
 
@@ -22,15 +21,7 @@ import (
 // trim deletes the records of the only partition before an offset.
 func (b *bench) trim(before int64) {
 	b.t.Helper()
-	options := []kgo.Opt{kgo.SeedBrokers("127.0.0.1:1")}
-	if b.config.Dial == nil {
-		options = []kgo.Opt{kgo.SeedBrokers(b.config.Brokers...)}
-	} else {
-		options = append(options, kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
-			return b.config.Dial(ctx, network, address)
-		}))
-	}
-	client, err := kgo.NewClient(options...)
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.config.Brokers...))
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -50,7 +41,7 @@ func (b *bench) trim(before int64) {
 // commit replaces the stored offset of the group, as a tool can do.
 func (b *bench) commit(commit topic.Commit) {
 	b.t.Helper()
-	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
+	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{}}
 	defer admin.Transport.(*kafkago.Transport).CloseIdleConnections()
 	response, err := admin.OffsetCommit(b.within(time.Minute), &kafkago.OffsetCommitRequest{GroupID: b.source.Kafka.Group, GenerationID: -1,
 		Topics: map[string][]kafkago.OffsetCommit{b.topic: {{Partition: 0, Offset: commit.Offset, Metadata: commit.Metadata}}}})

@@ -151,7 +151,7 @@ func (b *bench) write(messages ...topic.Message) {
 func (b *bench) delete() {
 	b.t.Helper()
 	b.producer.Close(b.within(time.Minute))
-	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
+	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{}}
 	response, err := admin.DeleteTopics(b.within(time.Minute), &kafkago.DeleteTopicsRequest{Topics: []string{b.topic}})
 	if err != nil || response.Errors[b.topic] != nil {
 		b.t.Fatal(err, response)

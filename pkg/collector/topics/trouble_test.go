@@ -120,7 +120,7 @@ func TestWhereReadingOfATopicBegins(t *testing.T) {
 
 func (b *bench) grow(partitions int) {
 	b.t.Helper()
-	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{Dial: b.config.Dial}}
+	admin := kafkago.Client{Addr: kafkago.TCP(b.config.Brokers...), Transport: &kafkago.Transport{}}
 	response, err := admin.CreatePartitions(b.within(time.Minute),
 		&kafkago.CreatePartitionsRequest{Topics: []kafkago.TopicPartitionsConfig{{Name: b.topic, Count: int32(partitions)}}})
 	if err != nil || response.Errors[b.topic] != nil {
