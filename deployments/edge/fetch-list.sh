@@ -13,7 +13,7 @@ shift 2
 
 new=$(mktemp "$file.XXXXXX")
 trap 'rm -f "$new" "$new.etag"' EXIT
-touch "$file.etag"
+if [ -e "$file" ]; then touch "$file.etag"; else : >"$file.etag"; fi # a list that was deleted is fetched again
 header() { if [ -n "${WEIR_KEY_FILE:-}" ]; then printf 'X-Api-Key: %s\n' "$(cat "$WEIR_KEY_FILE")"; fi; }
 
 status=$(header | curl --fail --silent --show-error --max-time 60 --header @- \

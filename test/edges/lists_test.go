@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,16 @@ func TestFetchingRunsItsCommandForANewList(t *testing.T) {
 	}
 	if left, _ := filepath.Glob(file + ".*"); len(left) != 1 {
 		t.Errorf("it leaves %s", left)
+	}
+
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.fetch("txt", file, works...); err != nil || count() != 4 {
+		t.Errorf("a deleted list: %v, the command ran %d times", err, count())
+	}
+	if data, _ := os.ReadFile(file); len(data) == 0 {
+		t.Error("a deleted list is not fetched again")
 	}
 }
 
@@ -106,6 +117,39 @@ func TestNft(t *testing.T) {
 	}
 	if strings.Contains(string(out), "127.0.0.67") {
 		t.Errorf("who is allowed is in the ruleset:\n%s", out)
+	}
+}
+
+// A restart of the firewall brings the table and the fetched list back, although the list has not changed since.
+func TestNftAfterARestartOfTheFirewall(t *testing.T) {
+	program(t, "curl", "curl")
+	nft := program(t, "nft", "nftables")
+	inNamespace(t)
+	s := newSite(t)
+	folder := t.TempDir()
+	s.order(blocklist.OrderBlock, "127.0.0.80")
+	table := snippet(t, "nftables.nft")
+	write(t, filepath.Join(folder, "weir-table.nft"), table)
+	for range 2 { // the second leaves the list as it is
+		if err := s.fetch("nft", filepath.Join(folder, "weir.nft"), "true"); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	include := regexp.MustCompile(`(?m)^#   (include .*)$`).FindStringSubmatch(table)
+	if include == nil {
+		t.Fatal("the file does not name the line for nftables.conf")
+	}
+	conf := write(t, filepath.Join(t.TempDir(), "nftables.conf"), "flush ruleset\n"+strings.ReplaceAll(include[1], "/etc/nftables.d", folder)+"\n")
+	restart := nft + " -f " + conf + "; "
+	out, err := exec.Command("unshare", "-n", "sh", "-c", "set -e; "+restart+restart+nft+" list ruleset").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"127.0.0.80 timeout", "ip saddr @blocked4 drop"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is not in the ruleset:\n%s", want, out)
+		}
 	}
 }
 

@@ -62,9 +62,34 @@ func TestKubernetes(t *testing.T) {
 	if !regexp.MustCompile(`kind: Deployment\nmetadata:\n  name: weir-enforcer\n`).Match(rendered) || !regexp.MustCompile(`kind: Service\nmetadata:\n  name: weir-enforcer\n(?s:.*?)\{name: http, port: 7421,`).Match(rendered) {
 		t.Error("the chart renders no enforcer where the page has it")
 	}
-	// The other way to read the logs.
-	m.must(`helm template weir deployments/helm/weir -f ~/weir-k8s/values.yaml --set collector.kind=DaemonSet --set-json 'config.collector.sources=[{"file":["/var/log/containers/*.log"],"envelope":"cri"}]' -s templates/config.yaml >"$MACHINE/nodes.yaml" && weir check "$MACHINE/nodes.yaml"`)
+	logsOfNodes(t, m)
 	edges(t)
+}
+
+// logsOfNodes checks the source that reads the edge's log on the nodes: it leaves out the logs of all other pods, which
+// could name any client.
+func logsOfNodes(t *testing.T, m *machine) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/guides/kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := regexp.MustCompile("`\\{file: \\[(/var/log/containers/[^]]*)], envelope: cri, format: ([a-z-]+)}`").FindStringSubmatch(string(page))
+	if source == nil {
+		t.Fatal("the page has no source for the nodes' logs")
+	}
+
+	for name, want := range map[string]bool{
+		"ingress-nginx-controller-5d8f_ingress-nginx_controller-0123.log": true,
+		"ingress-nginx-controller-5d8f_other_controller-0123.log":         false,
+		"shop-5d8f_default_shop-0123.log":                                 false,
+	} {
+		if ok, err := filepath.Match(source[1], "/var/log/containers/"+name); ok != want || err != nil {
+			t.Errorf("%s: %v, %v", name, ok, err)
+		}
+	}
+	m.must(`helm template weir deployments/helm/weir -f ~/weir-k8s/values.yaml --set collector.kind=DaemonSet --set-json 'config.collector.sources=[{"file":["` +
+		source[1] + `"],"envelope":"cri","format":"` + source[2] + `"}]' -s templates/config.yaml >"$MACHINE/nodes.yaml" && weir check "$MACHINE/nodes.yaml"`)
 }
 
 // edges checks the edges' configuration on the page and in its files: it is YAML, and asks the enforcer's address at a
