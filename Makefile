@@ -75,7 +75,7 @@ latency: ## from the line that breaks a limit to the first refusal: histograms a
 
 .PHONY: bench-river
 bench-river: ## from a topic to the blocklist, next to a job of Kafka Streams, and from a file; makes tables; takes long
-	@set -o pipefail; WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench 'FileToBlocklist|River/.*/.*/(weir|streams)$$' -benchtime 1x -timeout 120m -v ./test/bench | \
+	@set -o pipefail; WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench 'FileToBlocklist|River/.*/.*/(weir|weir-three-collectors|streams)$$' -benchtime 1x -timeout 120m -v ./test/bench | \
 		go run ./test/bench/table
 
 .PHONY: crash

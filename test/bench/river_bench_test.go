@@ -50,7 +50,8 @@ type process struct {
 }
 
 var contenders = []contender{
-	{"weir", startWeir},
+	{"weir", weir(1)},
+	{"weir-three-collectors", weir(3)},
 	{"streams", streams("at_least_once")},
 	{"streams-exactly-once", streams("exactly_once_v2")},
 }

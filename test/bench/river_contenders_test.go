@@ -71,8 +71,12 @@ func (r *river) repartitioned(b *testing.B, id string) string {
 	return ""
 }
 
-// startWeir starts a collector, an aggregator and an enforcer with a Redis.
-func startWeir(b *testing.B, r *river) *running {
+// weir starts collectors, an aggregator and an enforcer with a Redis.
+func weir(collectors int) func(*testing.B, *river) *running {
+	return func(b *testing.B, r *river) *running { return startWeir(b, r, collectors) }
+}
+
+func startWeir(b *testing.B, r *river, collectors int) *running {
 	folder := b.TempDir()
 	redis := redistest.Start(b, "--appendonly", "yes")
 	write := func(name, text string) {
@@ -96,8 +100,12 @@ enforcer: {listen: %q, admin: ""}
 			b.Fatalf("%v\n%s", err, said)
 		}
 	}
-	for _, part := range parts {
-		c.add(b, exec.Command(filepath.Join(folder, part), "--config", filepath.Join(folder, "weir.yaml")))
+	for range collectors - 1 {
+		parts = append(parts, "collector")
+	}
+	for n, part := range parts {
+		data := "data=data" + strconv.Itoa(n)
+		c.add(b, exec.Command(filepath.Join(folder, part), "--config", filepath.Join(folder, "weir.yaml"), "--set", data))
 	}
 	return c
 }
