@@ -132,6 +132,8 @@ const (
 	firewallKey   = "the key of a firewall"
 	// The addresses of edges and enforcers.
 	loopback = "127.0.0.80"
+	// The address of a load balancer.
+	balancerAddress = "127.0.0.90"
 )
 
 // A site is an enforcer, and an application behind an edge.
@@ -142,6 +144,8 @@ type site struct {
 	app     string
 	stop    func()
 }
+
+var trusted = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32"), netip.MustParsePrefix(balancerAddress + "/32")}
 
 const rules = `
 rules:
@@ -191,7 +195,7 @@ func (s *site) start() {
 	e, err := enforcer.Open(enforcer.Config{
 		Set: s.set, Listen: s.address, Refusal: http.StatusTooManyRequests, Folder: t.TempDir(), Keys: known, Logger: logger, Metrics: metrics,
 		Ruling: enforcer.Ruling{Rules: parsed, Header: "X-Forwarded-For", Fields: map[string]string{"user": "X-User", "tenant": "X-Tenant"},
-			Client: request.NewClient([]netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")})},
+			Client: request.NewClient(trusted)},
 	})
 	if err != nil {
 		t.Fatal(err)

