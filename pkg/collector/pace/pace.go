@@ -53,6 +53,7 @@ type Member struct {
 	waiting    bool      // others stop it: missing progress is not its own problem
 	wants      int64     // it is held, and wants to send up to this time; noTime when it is not held
 	wake       func()    // called when it may be possible to send
+	keptBy     *Member   // the one that was last seen to keep it from that
 	progressed time.Time
 	gone       bool // it does not count in the comparison
 }
@@ -86,6 +87,11 @@ func (m *Member) Leave() {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	delete(m.group.members, m)
+	for other := range m.group.members {
+		if other.keptBy == m {
+			other.keptBy = nil
+		}
+	}
 	m.group.move(NoTime)
 }
 
@@ -212,14 +218,37 @@ func (m *Member) Span() int64 {
 func (g *Group) move(was int64) {
 	now := g.now()
 	for m := range g.members {
-		if m.wants == NoTime || after(was, m.Slack()) >= m.wants {
-			continue
-		}
-		m.dropStalled(now)
-		if m.wants <= m.limit() {
+		if m.wants != NoTime && after(was, m.Slack()) < m.wants && !m.isKept(now) {
 			m.wake()
 		}
 	}
+}
+
+// isKept reports whether a member keeps m from sending what it wants to. Each step of each member asks this for all
+// that are held, so the member that was last seen to do so is asked first.
+func (m *Member) isKept(now time.Time) bool {
+	if m.keptBy != nil && m.keptBy.keeps(m, now) {
+		return true
+	}
+	for other := range m.group.members {
+		if other.keeps(m, now) {
+			m.keptBy = other
+			m.doubt()
+			return true
+		}
+	}
+	m.keptBy = nil
+	return false
+}
+
+// keeps reports whether m keeps a member that is held from sending. If it does so because it has stalled, it is taken
+// out of the comparison.
+func (m *Member) keeps(held *Member, now time.Time) bool {
+	if m == held || after(m.reached, held.Slack()) >= held.wants || !m.holds(held.began) {
+		return false
+	}
+	m.dropIfStalled(held.began, now)
+	return !m.gone
 }
 
 // Newest is the request time up to which the member may send now.
@@ -252,15 +281,21 @@ func (m *Member) Ask(at int64, wake func()) bool {
 	defer m.group.mu.Unlock()
 	now := m.group.now()
 
-	m.dropStalled(now)
-	limit, live := m.limit(), at >= now.UnixMilli()-m.late
-	m.catchingUp = !live || m.catchingUp && limit < now.UnixMilli()
-	if live && !m.catchingUp || at <= limit {
+	live := at >= now.UnixMilli()-m.late
+	if live && m.catchingUp {
+		m.dropStalled(now)
+		m.catchingUp = m.limit() < now.UnixMilli()
+	} else {
+		m.catchingUp = !live
+	}
+
+	was := m.wants
+	m.wants, m.wake = at, wake
+	if live && !m.catchingUp || !m.isKept(now) {
+		m.wants = was
 		m.free()
 		return true
 	}
-
-	m.wants, m.wake = at, wake
 	m.doubt()
 	return false
 }
@@ -277,14 +312,11 @@ func (m *Member) limit() int64 {
 	return newest
 }
 
-// doubt asks for a check of the members that have nothing to read if the member waits for one of them.
+// doubt asks for a check of the members that have nothing to read if one of them keeps m.
 func (m *Member) doubt() {
-	for other := range m.group.members {
-		if other != m && !other.hasMore && after(other.reached, m.Slack()) < m.wants && other.holds(m.began) {
-			close(m.group.doubted)
-			m.group.doubted = make(chan struct{})
-			return
-		}
+	if !m.keptBy.hasMore {
+		close(m.group.doubted)
+		m.group.doubted = make(chan struct{})
 	}
 }
 
@@ -306,23 +338,29 @@ func (m *Member) holds(began time.Time) bool {
 	return !m.gone && (m.hasMore || m.shares && m.empty.Before(began))
 }
 
-// dropStalled takes the members out of the comparison that hold m and have made no progress for StallAfter. A member
-// that waits for others has not stalled.
+// dropStalled takes the members out of the comparison that hold m and have made no progress for StallAfter.
 func (m *Member) dropStalled(now time.Time) {
 	for other := range m.group.members {
-		if other == m || !other.holds(m.began) || other.waiting || other.wants != NoTime {
-			continue
+		if other != m && other.holds(m.began) {
+			other.dropIfStalled(m.began, now)
 		}
-		since := other.progressed
-		if !other.hasMore && m.began.After(since) {
-			since = m.began
-		}
+	}
+}
 
-		if now.Sub(since) >= StallAfter {
-			other.gone = true
-			m.group.logger.Warn("a source has made no progress; the others no longer wait for it, and its later hits may come too late to be counted",
-				"log", other.name, "for", StallAfter)
-		}
+// dropIfStalled takes m out of the comparison if it has made no progress for StallAfter while another member, which has
+// had something to read since began, waits for it. A member that waits for others has not stalled.
+func (m *Member) dropIfStalled(began, now time.Time) {
+	if m.waiting || m.wants != NoTime {
+		return
+	}
+	since := m.progressed
+	if !m.hasMore && began.After(since) {
+		since = began
+	}
+	if now.Sub(since) >= StallAfter {
+		m.gone = true
+		m.group.logger.Warn("a source has made no progress; the others no longer wait for it, and its later hits may come too late to be counted",
+			"log", m.name, "for", StallAfter)
 	}
 }
 

@@ -185,3 +185,46 @@ func TestAMemberCatchingUpStaysWithTheOthers(t *testing.T) {
 		}
 	})
 }
+
+// Whatever changes, a member that is held is woken as soon as the slow, obvious limit lets it go on.
+func TestAHeldMemberIsWokenInTime(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			g := New(slog.New(slog.DiscardHandler), time.Now)
+			day := time.Now().Add(-24 * time.Hour).UnixMilli()
+			members, woken := make([]*Member, 6), map[*Member]bool{}
+			for i := range members {
+				members[i] = g.Share("", time.Minute)
+			}
+
+			for range 300 {
+				i := random.IntN(len(members))
+				m := members[i]
+				switch at := day + random.Int64N(300_000); random.IntN(8) {
+				case 0, 1:
+					m.Reach(at)
+				case 2, 3, 4:
+					if woken[m] = m.Ask(at, func() { woken[m] = true }); woken[m] != (at <= m.Newest()) {
+						t.Fatalf("seed %d: it may go on: %v, but its limit is %d and it wants %d", seed, woken[m], m.Newest(), at)
+					}
+				case 5:
+					m.Idle(random.IntN(2) == 0)
+				case 6:
+					m.WasEmpty(time.Now())
+				case 7:
+					if time.Sleep(time.Second); random.IntN(4) == 0 {
+						m.Leave()
+						members[i] = g.Share("", time.Minute)
+					}
+				}
+
+				for _, m := range members {
+					if m.wants != NoTime && m.wants <= m.limit() && !woken[m] {
+						t.Fatalf("seed %d: a member may go on and is not woken", seed)
+					}
+				}
+			}
+		})
+	}
+}
