@@ -59,6 +59,23 @@ func TestLogsAreFound(t *testing.T) {
 	}
 }
 
+// A request that nginx passes on to Apache is in the logs of both, and would count twice without a word.
+func TestLogsOfSeveralServersAreNamed(t *testing.T) {
+	for _, test := range []struct {
+		logs Logs
+		want string
+	}{
+		{Logs{readable: []string{"/nginx/*access*.log"}}, ""},
+		{Logs{readable: []string{"/nginx/*access*.log", "/apache2/*access*.log"}}, "logs of several servers are read: /nginx/*access*.log, /apache2/*access*.log. "},
+	} {
+		var said bytes.Buffer
+		test.logs.Warn(&said)
+		if !strings.HasPrefix(said.String(), test.want) || (said.Len() > 0) != (test.want != "") {
+			t.Errorf("%v: %q", test.logs, said.String())
+		}
+	}
+}
+
 func TestLogsThatMayNotBeReadAreNamedWithTheRemedy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	if err := os.WriteFile(path, nil, 0o640); err != nil {

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -93,8 +94,13 @@ var (
 	errLockedLogs = errors.New("none of the access logs that were found may be read; change that and run this again. `weir run --demo` runs with a log of its own")
 )
 
-// Warn lists the logs that may not be read, each with a command that changes this.
+// Warn lists the logs that may not be read, each with a command that changes this. It also warns of several servers: one
+// may pass its requests on to another.
 func (f Logs) Warn(w io.Writer) {
+	if len(f.readable) > 1 {
+		fmt.Fprintf(w, "logs of several servers are read: %s. If one passes requests on to another, both log them and each counts twice: "+
+			"name only the logs of the first in weir.yaml\n", strings.Join(f.readable, ", "))
+	}
 	for _, path := range f.locked {
 		fmt.Fprintf(w, "%s may not be read by %s: %s\n", path, userName(), remedyFor(path))
 	}
