@@ -157,11 +157,18 @@ func (c *connection) Write(b []byte) (int, error) {
 // its length to begin with it.
 const tlsAlert = 21
 
+// firstText is the smallest byte of text. An answer of Kafka begins with its length, so one that begins with text, or
+// with a negative length, would have 512 MiB or more. kafka-go believes that length, and the numbers behind it: with the
+// answer of a web server it would use a core and several gigabytes of memory.
+const firstText = ' '
+
 func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	switch {
 	case c.dialer.secure == nil && c.read == 0 && n > 0 && b[0] == tlsAlert:
 		return 0, topic.Errorf(topic.ErrTLS, "broker %s speaks TLS: set kafka.tls", c.address)
+	case c.read == 0 && n > 0 && b[0] >= firstText:
+		return 0, topic.Errorf(topic.ErrUnreachable, "%s is no broker of Kafka: it answers %q; look at kafka.brokers", c.address, b[:min(n, 12)])
 	case errors.Is(err, io.EOF):
 		err = c.ended()
 	case isAlert(err):

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,28 @@ func passwordFile(t *testing.T, password string) string {
 	return file
 }
 
+// webServer answers each connection as nginx does, and returns its address.
+func webServer(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 4096))
+			_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\nServer: nginx\r\nConnection: close\r\n\r\n<html>400 Bad Request</html>\r\n"))
+			conn.Close()
+		}
+	}()
+	return listener.Addr().String()
+}
+
 // TestTruth: errors that kafka-go calls "topic not found" have a true cause, in every kind of call.
 func TestTruth(t *testing.T) {
 	t.Parallel()
@@ -47,6 +70,7 @@ func TestTruth(t *testing.T) {
 	}
 	at := cluster.Listener
 	cases := map[string]wrong{
+		"a web server":              {kafka.Config{Brokers: []string{webServer(t)}}, topic.ErrUnreachable, `is no broker of Kafka: it answers "HTTP/1.1 400"; look at kafka.brokers`},
 		"wrong password, PLAIN":     {kafka.Config{Brokers: at("SASL"), SASL: login("plain", kafkatest.User, bad)}, topic.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for plain`},
 		"wrong password, SCRAM-256": {kafka.Config{Brokers: at("SASL"), SASL: login("scram-sha-256", kafkatest.User, bad)}, topic.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for scram-sha-256`},
 		"wrong password, SCRAM-512": {kafka.Config{Brokers: at("SASLTLS"), TLS: ours, SASL: login("SCRAM-SHA-512", kafkatest.User, bad)}, topic.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for SCRAM-SHA-512`},
