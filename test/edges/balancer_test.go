@@ -84,6 +84,32 @@ func TestBehindALoadBalancer(t *testing.T) {
 	}
 }
 
+// Apache's mod_remoteip logs the client that the load balancer names, with the lines in docs/collecting.md.
+func TestApacheBehindALoadBalancer(t *testing.T) {
+	s := newSite(t)
+	lines := []string{"RemoteIPHeader X-Forwarded-For", "RemoteIPInternalProxy 192.0.2.10"}
+	page, err := os.ReadFile("../../docs/collecting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range lines {
+		if !strings.Contains(string(page), "`"+line+"`") {
+			t.Errorf("docs/collecting.md has no line %s", line)
+		}
+		lines[i] = strings.Replace(line, "192.0.2.10", balancerAddress, 1)
+	}
+
+	address, log := s.apache(`%a %l %u %t "%r" %>s %b`, lines...)
+	url := balancer(t, "http://"+address)
+	wait.Until(t, "Apache answers", func() bool { return ask(t, goodClient, url+"/ready").status == http.StatusOK })
+	for _, headers := range claimed() {
+		for _, from := range []string{goodClient, blockedClient} {
+			ask(t, from, url+"/from/"+from, headers...)
+		}
+	}
+	logged(t, "common", log)
+}
+
 // isTakenFor sends requests with headers to paths that name their client, until one has the status.
 func (s *site) isTakenFor(url, what, from string, status int, headers ...string) {
 	s.t.Helper()

@@ -267,8 +267,8 @@ backend app
 	return address, said.String
 }
 
-// apache runs Apache with a LogFormat, and a file of bigBytes instead of the application.
-func (s *site) apache(format string) (string, func() string) {
+// apache runs Apache with a LogFormat and further lines, and a file of bigBytes instead of the application.
+func (s *site) apache(format string, more ...string) (string, func() string) {
 	t, folder, address := s.t, s.t.TempDir(), loopback+":"+freePort(s.t)
 	path := program(t, "apache2", "apache2-bin")
 	write(t, filepath.Join(folder, "held"), strings.Repeat("x", bigBytes))
@@ -284,7 +284,8 @@ DocumentRoot %[1]s
 %[3]s
 LogFormat %[4]s tried
 CustomLog %[5]s tried
-`, folder, address, apacheModules(path), strconv.Quote(format), log)
+%[6]s
+`, folder, address, apacheModules(path), strconv.Quote(format), log, strings.Join(more, "\n"))
 	run(t, path, "-X", "-f", write(t, filepath.Join(folder, "apache.conf"), config))
 	return address, contentOf(t, log)
 }
@@ -292,5 +293,6 @@ CustomLog %[5]s tried
 // apacheModules loads what Debian does not compile in.
 func apacheModules(path string) string {
 	folder := filepath.Join(filepath.Dir(filepath.Dir(path)), "lib/apache2/modules")
-	return "LoadModule mpm_event_module " + folder + "/mod_mpm_event.so\nLoadModule authz_core_module " + folder + "/mod_authz_core.so\n"
+	return "LoadModule mpm_event_module " + folder + "/mod_mpm_event.so\nLoadModule authz_core_module " + folder + "/mod_authz_core.so\n" +
+		"LoadModule remoteip_module " + folder + "/mod_remoteip.so\n"
 }
