@@ -203,3 +203,18 @@ func TestUncountedRequestsAreReported(t *testing.T) {
 		t.Errorf("%q is not in\n%s", want, told.String())
 	}
 }
+
+// Without Kafka, status shows whose topics the enforcer follows.
+func TestStatusNamesTheFollowedTopics(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	log := filepath.Join(t.TempDir(), "access.log")
+	if err := os.WriteFile(log, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	enforcer, flags := apart(t)
+	flags = append(flags, "--set", "data="+data, "--set", "collector.sources=[{file: "+log+"}]", "--set", "rules=[{name: r, key: ip, limits: [1/s]}]")
+	p := start(t, append([]string{"run"}, flags...)...)
+	awaitAnswer(t, p, enforcer, "203.0.113.9", http.StatusOK)
+	runs(t, exit.Done, "follows the topics in "+filepath.Join(data, "store"), append([]string{"status"}, flags...)...)
+}

@@ -143,9 +143,7 @@ func newMachine(t *testing.T) *machine {
 	}
 	const tries = "mount -t tmpfs tmpfs /mnt && cd /mnt && mkdir low up work all && mount -t overlay overlay -o lowerdir=low,upperdir=up,workdir=work all"
 	if said, err := exec.Command("unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "bash", "-c", tries).CombinedOutput(); err != nil {
-		why := fmt.Sprintf("NOT TESTED: a machine of a test's own needs root, namespaces and overlays (%v: %s)", err, bytes.TrimSpace(said))
-		fmt.Fprintln(os.Stderr, t.Name(), why)
-		t.Skip(why)
+		real.Missing(t, fmt.Sprintf("a machine of a test's own needs root, namespaces and overlays (%v: %s)", err, bytes.TrimSpace(said)))
 	}
 
 	ours, err := programs()

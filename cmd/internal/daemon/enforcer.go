@@ -120,6 +120,10 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 		Refused: func(entry *blocklist.Entry, client netip.Addr) { r.bouncers.Saw(entry, client) },
 	}
 
+	if c.Enforcer.Follow == followKafka && p.Local != nil {
+		settings.Follows = "the topics in " + c.StoreFolder()
+	}
+
 	var err error
 	if settings.Ruling, err = rulingOf(c); err != nil {
 		return settings, err
