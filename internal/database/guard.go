@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -120,7 +119,7 @@ func (g *guard) change(do func() error) {
 
 // make creates a file; when that fails it returns a nothing.
 func (g *guard) make(name string, do func() (vfs.File, error)) (file vfs.File) {
-	file = nothing{}
+	file = nothing{vfs.NewMemFile(nil)}
 	g.change(func() error {
 		made, err := do()
 		if err == nil {
@@ -361,28 +360,11 @@ func (f *guarded) Stat() (vfs.FileInfo, error) {
 	return info, f.read(err)
 }
 
-// nothing replaces a file that could not be created: writes to it are lost.
-type nothing struct{}
+// nothing replaces a file that could not be created: writes to it are lost. The file in memory stays empty.
+type nothing struct{ vfs.File }
 
 func (nothing) Close() error                           { return nil }
 func (nothing) Read([]byte) (int, error)               { return 0, errEnded }
 func (nothing) ReadAt([]byte, int64) (int, error)      { return 0, errEnded }
 func (nothing) Write(b []byte) (int, error)            { return len(b), nil }
 func (nothing) WriteAt(b []byte, _ int64) (int, error) { return len(b), nil }
-func (nothing) Preallocate(int64, int64) error         { return nil }
-func (nothing) Stat() (vfs.FileInfo, error)            { return noInfo{}, nil }
-func (nothing) Sync() error                            { return nil }
-func (nothing) SyncTo(int64) (bool, error)             { return true, nil }
-func (nothing) SyncData() error                        { return nil }
-func (nothing) Prefetch(int64, int64) error            { return nil }
-func (nothing) Fd() uintptr                            { return vfs.InvalidFd }
-
-type noInfo struct{}
-
-func (noInfo) Name() string           { return "" }
-func (noInfo) Size() int64            { return 0 }
-func (noInfo) Mode() os.FileMode      { return 0 }
-func (noInfo) ModTime() time.Time     { return time.Time{} }
-func (noInfo) IsDir() bool            { return false }
-func (noInfo) Sys() any               { return nil }
-func (noInfo) DeviceID() vfs.DeviceID { return vfs.DeviceID{} }
