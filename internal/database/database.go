@@ -73,7 +73,6 @@ type DB struct {
 	givenUp  sync.WaitGroup // openings that are being closed
 	unclosed atomic.Int64   // how many of these there are
 	written  chan struct{}  // holds one when there is something to sync
-	closing  context.Context
 	close    context.CancelFunc
 	running  sync.WaitGroup
 }
@@ -111,9 +110,11 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	default:
 		return nil, fmt.Errorf("opening the store in %s: %w", o.Folder, err)
 	}
-	d.closing, d.close = context.WithCancel(context.Background())
-	d.running.Go(d.syncBehind)
-	d.running.Go(func() { d.keep(in) })
+
+	closing, end := context.WithCancel(context.Background())
+	d.close = end
+	d.running.Go(func() { d.syncBehind(closing) })
+	d.running.Go(func() { d.keep(closing, in) })
 	return d, nil
 }
 

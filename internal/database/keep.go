@@ -1,6 +1,7 @@
 package database
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -34,31 +35,31 @@ const (
 var ErrFolderGone = errors.New("the folder was deleted or replaced")
 
 // syncBehind syncs writes in the background, until the store is closed.
-func (d *DB) syncBehind() {
+func (d *DB) syncBehind(closing context.Context) {
 	for {
 		select {
-		case <-d.closing.Done():
+		case <-closing.Done():
 			return
 		case <-d.written:
 		}
 
 		select {
-		case <-d.closing.Done(): // closing syncs
+		case <-closing.Done(): // closing syncs
 			return
 		case <-time.After(syncAfter):
 		}
 
-		_ = d.Sync(d.closing) // a disk that fails ends the opening, which is logged
+		_ = d.Sync(closing) // a disk that fails ends the opening, which is logged
 	}
 }
 
 // keep gives up an opening when the disk fails or the folder is gone, and opens the folder again when it can be.
-func (d *DB) keep(in *opening) {
+func (d *DB) keep(closing context.Context, in *opening) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	pause := lookEvery
 	if in == nil {
-		if in, pause = d.openAgain(nil, pause); in == nil {
+		if in, pause = d.openAgain(closing, nil, pause); in == nil {
 			return
 		}
 		d.log.Info("the store on disk works", "folder", d.options.Folder)
@@ -67,7 +68,7 @@ func (d *DB) keep(in *opening) {
 	began := time.Now()
 	for {
 		select {
-		case <-d.closing.Done():
+		case <-closing.Done():
 			return
 		case <-look.C:
 			if err := d.checkFolder(); err != nil {
@@ -86,7 +87,7 @@ func (d *DB) keep(in *opening) {
 			"folder", d.options.Folder, "error", in.guard.failure())
 
 		d.giveUp(in)
-		if in, pause = d.openAgain(in, pause); in == nil {
+		if in, pause = d.openAgain(closing, in, pause); in == nil {
 			return
 		}
 
@@ -108,11 +109,11 @@ func (d *DB) giveUp(in *opening) {
 
 // openAgain opens the folder as soon as possible, and returns nil when the store is closed before. There is no old opening
 // when the folder could not be opened at the start.
-func (d *DB) openAgain(old *opening, pause time.Duration) (*opening, time.Duration) {
+func (d *DB) openAgain(closing context.Context, old *opening, pause time.Duration) (*opening, time.Duration) {
 	said := time.Now()
 	for next := said.Add(pause); ; {
 		select {
-		case <-d.closing.Done():
+		case <-closing.Done():
 			return nil, 0
 		case <-time.After(lookEvery):
 		}
@@ -139,7 +140,7 @@ func (d *DB) openAgain(old *opening, pause time.Duration) (*opening, time.Durati
 		if old != nil {
 			old.guard.unlock()
 		}
-		in, err := openOnce(d.closing, d.options)
+		in, err := openOnce(closing, d.options)
 		if err == nil {
 			d.rememberFolder()
 			d.current.Store(in)
