@@ -210,8 +210,7 @@ type extra struct {
 
 // A task runs in the writer's goroutine.
 type task struct {
-	ctx  context.Context
-	do   func(context.Context) error
+	do   func(closing context.Context) error
 	done chan error
 }
 
@@ -223,7 +222,7 @@ func (q *queue) add(a *Appender, messages []topic.Message) (<-chan struct{}, err
 		return nil, err
 	}
 	if q.ended {
-		return nil, topic.Errorf(topic.ErrClosed, "the log is closed")
+		return nil, errClosed
 	}
 	if room, err := a.lacks(); room != nil || err != nil {
 		return room, err
@@ -237,7 +236,7 @@ func (q *queue) addTogether(parts []Part, e *extra) (<-chan struct{}, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.ended {
-		return nil, topic.Errorf(topic.ErrClosed, "the log is closed")
+		return nil, errClosed
 	}
 
 	// Checked before the first is queued: they are accepted together or not at all.
@@ -319,13 +318,18 @@ func (q *queue) release(messages []queued) {
 	}
 }
 
-// task runs something in the writer's goroutine.
+// task runs something in the writer's goroutine, until its context is done or the Log is closed.
 func (q *queue) task(ctx context.Context, do func(context.Context) error) error {
-	t := &task{ctx, do, make(chan error, 1)}
+	t := &task{done: make(chan error, 1), do: func(closing context.Context) error {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(closing, func() { cancel(errLogClosed) })()
+		return do(ctx)
+	}}
 	q.mu.Lock()
 	if q.ended {
 		q.mu.Unlock()
-		return topic.Errorf(topic.ErrClosed, "the log is closed")
+		return errClosed
 	}
 	q.tasks = append(q.tasks, t)
 	q.mu.Unlock()

@@ -83,8 +83,6 @@ func (l *Log) RunGroup(ctx context.Context, of topic.Group, own topic.Owner) err
 	m := &member{log: l, group: of, own: own}
 	m.ctx, m.cancel = context.WithCancelCause(ctx)
 	defer m.cancel(nil)
-	defer context.AfterFunc(l.stops, func() { m.cancel(topic.Errorf(topic.ErrClosed, "the log is closed")) })()
-
 	if err := m.awaitTopics(); err != nil {
 		m.cancel(err)
 		return m.result(ctx)
@@ -94,7 +92,11 @@ func (l *Log) RunGroup(ctx context.Context, of topic.Group, own topic.Owner) err
 	if of.Place != nil {
 		of.Place(true)
 	}
-	<-m.ctx.Done()
+	select {
+	case <-m.ctx.Done():
+	case <-l.ended:
+		m.cancel(errClosed)
+	}
 	if of.Place != nil {
 		of.Place(false)
 	}
@@ -133,8 +135,12 @@ func (m *member) awaitTopic(name string) (*storedTopic, error) {
 		if err == nil {
 			return t, nil
 		}
-		if err := waitFor(m.ctx, made); err != nil {
-			return nil, err
+		select {
+		case <-made:
+		case <-m.log.ended:
+			return nil, errClosed
+		case <-m.ctx.Done():
+			return nil, context.Cause(m.ctx)
 		}
 	}
 }

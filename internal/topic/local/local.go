@@ -95,9 +95,8 @@ type Log struct {
 	queue  queue
 	tails  tails
 	groups groups
-	ended  chan struct{}
+	ended  chan struct{} // closed when the writer has ended
 	stop   context.CancelFunc
-	stops  context.Context
 }
 
 var _ topic.Log = (*Log)(nil)
@@ -117,15 +116,16 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{options: o, database: o.Database, logger: o.Logger, topics: map[string]*storedTopic{}, changed: make(chan struct{}),
 		ended: make(chan struct{}), tails: tails{most: o.TailBytes}, groups: groups{named: map[string]*group{}}}
 	l.queue.wake, l.queue.abandoned = make(chan struct{}, 1), make(chan struct{})
-	l.stops, l.stop = context.WithCancel(context.Background())
 	if err := l.load(ctx); err != nil && !errors.Is(err, database.ErrBroken) {
-		l.stop()
 		return nil, fmt.Errorf("opening the topics: %w", err)
 	}
 
+	closing, stop := context.WithCancel(context.Background())
+	l.stop = stop
 	go func() {
 		defer close(l.ended)
-		newWriter(l).run()
+		w := &writer{Log: l}
+		w.run(closing)
 	}()
 	return l, nil
 }
@@ -136,6 +136,18 @@ func (l *Log) Close() {
 	<-l.ended
 }
 
+var errClosed = topic.Errorf(topic.ErrClosed, "the log is closed")
+
+// closed reports whether the Log was closed.
+func (l *Log) closed() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // cause explains an error of the database.
 func (l *Log) cause(ctx context.Context, err error) error {
 	var known *topic.Error
@@ -144,8 +156,8 @@ func (l *Log) cause(ctx context.Context, err error) error {
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case l.stops.Err() != nil:
-		return topic.Errorf(topic.ErrClosed, "the log is closed")
+	case l.closed():
+		return errClosed
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, database.ErrBroken), errors.Is(err, errReopened):

@@ -76,8 +76,8 @@ func (r *Reader) fetch(ctx context.Context) (records []topic.Record, err error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if r.log.stops.Err() != nil {
-		return nil, topic.Errorf(topic.ErrClosed, "the log is closed")
+	if r.log.closed() {
+		return nil, errClosed
 	}
 	if r.of == nil {
 		if r.of, err = r.log.partition(r.topic, r.n); err != nil {
@@ -140,7 +140,7 @@ func (r *Reader) wait(ctx context.Context, more <-chan struct{}) bool {
 	select {
 	case <-more:
 	case <-r.timer.C:
-	case <-r.log.stops.Done():
+	case <-r.log.ended:
 	case <-ctx.Done():
 		return false
 	}

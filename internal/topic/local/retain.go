@@ -1,6 +1,7 @@
 package local
 
 import (
+	"context"
 	"errors"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -12,19 +13,19 @@ import (
 const mostEnds = 10_000
 
 // retain deletes old records. It runs in the writer's goroutine.
-func (l *Log) retain() error {
+func (l *Log) retain(closing context.Context) error {
 	var faults []error
 	for _, t := range l.allTopics() {
 		for _, p := range t.partitions {
-			if l.stops.Err() == nil {
-				faults = append(faults, l.retainPartition(t, p))
+			if closing.Err() == nil {
+				faults = append(faults, l.retainPartition(closing, t, p))
 			}
 		}
 	}
 	return errors.Join(faults...)
 }
 
-func (l *Log) retainPartition(t *storedTopic, p *partition) error {
+func (l *Log) retainPartition(closing context.Context, t *storedTopic, p *partition) error {
 	l.mu.Lock()
 	d := t.description
 	l.mu.Unlock()
@@ -38,18 +39,18 @@ func (l *Log) retainPartition(t *storedTopic, p *partition) error {
 		if !ok {
 			stay = defaultEndsStay.Milliseconds()
 		}
-		_, err := on(l.stops, l, func(db *pebble.DB) (struct{}, error) { return struct{}{}, p.dropEnds(db, now-stay) })
+		_, err := on(closing, l, func(db *pebble.DB) (struct{}, error) { return struct{}{}, p.dropEnds(db, now-stay) })
 		return err
 	}
 
-	start, err := on(l.stops, l, func(db *pebble.DB) (int64, error) { return p.startAfter(db, &d, span, now) })
+	start, err := on(closing, l, func(db *pebble.DB) (int64, error) { return p.startAfter(db, &d, span, now) })
 	if err != nil || start <= span.Start {
 		return err
 	}
 
 	// First for readers, then on the disk: a reader that finds nothing must see why.
 	p.trim(start)
-	_, err = on(l.stops, l, func(db *pebble.DB) (struct{}, error) { return struct{}{}, p.deleteBefore(db, start) })
+	_, err = on(closing, l, func(db *pebble.DB) (struct{}, error) { return struct{}{}, p.deleteBefore(db, start) })
 	return err
 }
 

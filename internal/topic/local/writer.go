@@ -25,10 +25,8 @@ const (
 	lastPause  = 2 * time.Second
 )
 
-func newWriter(l *Log) *writer { return &writer{Log: l} }
-
-// run writes until the Log is closed.
-func (w *writer) run() {
+// run writes until the Log is closed: until the context is done.
+func (w *writer) run(closing context.Context) {
 	defer w.finish()
 	retain := time.NewTicker(w.options.RetainEvery)
 	defer retain.Stop()
@@ -39,17 +37,17 @@ func (w *writer) run() {
 		}
 
 		select {
-		case <-w.stops.Done():
+		case <-closing.Done():
 			return
 		case <-first:
-			w.reload()
+			w.reload(closing)
 		case <-w.queue.wake:
-			w.turn()
+			w.turn(closing)
 		case <-w.queue.abandoned:
 			w.answerAbandoned()
-			w.turn()
+			w.turn(closing)
 		case <-retain.C:
-			if err := w.retain(); err != nil && w.stops.Err() == nil {
+			if err := w.retain(closing); err != nil && closing.Err() == nil {
 				w.logger.Warn("old records could not be deleted", "error", err)
 			}
 		}
@@ -57,30 +55,22 @@ func (w *writer) run() {
 }
 
 // turn writes what waits.
-func (w *writer) turn() {
-	w.reload()
+func (w *writer) turn(closing context.Context) {
+	w.reload(closing)
 	var tasks []*task
 	w.calls, w.messages, tasks = w.queue.take(w.calls, w.messages)
 	for _, t := range tasks {
-		w.perform(t)
+		t.done <- t.do(closing)
 	}
 
 	for calls, messages := w.calls, w.messages; len(calls) > 0; {
 		n, m := first(calls)
-		w.settle(calls[:n], messages[:m])
+		w.settle(closing, calls[:n], messages[:m])
 		calls, messages = calls[n:], messages[m:]
 	}
 	clear(w.calls)
 	clear(w.messages)
 	w.calls, w.messages = w.calls[:0], w.messages[:0]
-}
-
-// perform runs a task until its context is done, or the Log is closed.
-func (w *writer) perform(t *task) {
-	ctx, cancel := context.WithCancelCause(t.ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(w.stops, func() { cancel(errLogClosed) })()
-	t.done <- t.do(ctx)
 }
 
 // first returns how many calls go into one write: as many as fit, at least one; and how many messages these have.
@@ -93,19 +83,19 @@ func first(calls []call) (n, messages int) {
 }
 
 // reload reads the topics again after the database was opened again.
-func (w *writer) reload() {
+func (w *writer) reload(closing context.Context) {
 	if w.database.Uses(w.loaded.Load()) || w.database.Fault() != nil {
 		return // while the disk fails there is nothing to load
 	}
-	if err := w.load(w.stops); err != nil && w.stops.Err() == nil {
+	if err := w.load(closing); err != nil && closing.Err() == nil {
 		w.logger.Error("the topics could not be read again", "error", err)
 	}
 }
 
 // settle writes some calls, again and again until that is done, and answers them.
-func (w *writer) settle(calls []call, messages []queued) {
-	for w.stops.Err() == nil {
-		done, err := w.try(calls, messages)
+func (w *writer) settle(closing context.Context, calls []call, messages []queued) {
+	for closing.Err() == nil {
+		done, err := w.try(closing, calls, messages)
 		if err == nil {
 			w.waits = 0
 			w.publish(done)
@@ -115,10 +105,10 @@ func (w *writer) settle(calls []call, messages []queued) {
 			return
 		}
 
-		w.report(err)
+		w.report(closing, err)
 		w.waits = min(max(2*w.waits, firstPause), lastPause)
-		w.await(time.After(w.waits))
-		w.reload()
+		w.await(closing, time.After(w.waits))
+		w.reload(closing)
 	}
 	w.answer(calls, messages, nil, errLogClosed)
 }
@@ -126,7 +116,7 @@ func (w *writer) settle(calls []call, messages []queued) {
 var errLogClosed = topic.Errorf(topic.ErrClosed, "the log was closed before this was written")
 
 // try writes some calls once. When it fails, the write may have been done or not.
-func (w *writer) try(calls []call, messages []queued) (*write, error) {
+func (w *writer) try(closing context.Context, calls []call, messages []queued) (*write, error) {
 	next := w.spare
 	w.spare = nil // after an error the database may still use it
 	if next == nil {
@@ -140,7 +130,7 @@ func (w *writer) try(calls []call, messages []queued) (*write, error) {
 	}
 	results := make(chan result, 1)
 	go func() {
-		done, err := on(w.stops, w.Log, func(db *pebble.DB) (*write, error) { return next, next.do(db) })
+		done, err := on(closing, w.Log, func(db *pebble.DB) (*write, error) { return next, next.do(db) })
 		results <- result{done, err}
 	}()
 
@@ -155,20 +145,20 @@ func (w *writer) try(calls []call, messages []queued) (*write, error) {
 }
 
 // report logs a failure, at most once a minute.
-func (w *writer) report(err error) {
-	if now := time.Now(); w.stops.Err() == nil && now.Sub(w.reported) >= time.Minute {
+func (w *writer) report(closing context.Context, err error) {
+	if now := time.Now(); closing.Err() == nil && now.Sub(w.reported) >= time.Minute {
 		w.reported = now
 		w.logger.Warn("records cannot be written; they wait", "error", err)
 	}
 }
 
 // await waits after a failure.
-func (w *writer) await(over <-chan time.Time) {
+func (w *writer) await(closing context.Context, over <-chan time.Time) {
 	for {
 		select {
 		case <-over:
 			return
-		case <-w.stops.Done():
+		case <-closing.Done():
 			return
 		case <-w.queue.abandoned:
 			w.answerAbandoned()
@@ -269,7 +259,7 @@ func (w *writer) finish() {
 	var tasks []*task
 	w.calls, w.messages, tasks = w.queue.take(w.calls, w.messages)
 	for _, t := range tasks {
-		t.done <- topic.Errorf(topic.ErrClosed, "the log is closed")
+		t.done <- errClosed
 	}
 	w.answer(w.calls, w.messages, nil, errLogClosed)
 }
