@@ -50,9 +50,9 @@ func openSource(ctx context.Context, in Input, done *atomic.Int64) (*source, err
 	}
 
 	regular := isRegular(from)
-	// A pipe or a terminal may wait for ever; a file does not, and needs no goroutine a read.
+	// A pipe or a terminal may wait for ever; a file does not, and needs no goroutine.
 	if !regular {
-		from = interruptible{ctx, from}
+		from = s.interruptible(ctx, from)
 	}
 	if err := s.unpack(in.Path, bufio.NewReaderSize(logfile.Counting{Reader: from, Done: done}, headBytes), regular); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", in.Path, err), s.Close())
@@ -227,30 +227,19 @@ func OpenFile(ctx context.Context, path string) (io.ReadCloser, error) {
 	}
 }
 
-// interruptible ends its reads when the context does. The read that still runs behind it ends when its source returns
-// data, which is dropped: a terminal or a pipe cannot be read in another way.
-type interruptible struct {
-	ctx context.Context
-	io.Reader
-}
-
-func (r interruptible) Read(p []byte) (int, error) {
-	type result struct {
-		n   int
-		err error
-	}
-
-	// It has room, so that the goroutine ends with its read, also when no one waits any more.
-	done := make(chan result, 1)
+// interruptible returns a reader whose reads end when the context does. The read that still runs behind it ends when its
+// source returns data, which is dropped: a terminal or a pipe cannot be read in another way.
+func (s *source) interruptible(ctx context.Context, from io.Reader) io.Reader {
+	read, write := io.Pipe()
 	go func() {
-		n, err := r.Reader.Read(p)
-		done <- result{n, err}
+		_, err := io.Copy(write, from)
+		write.CloseWithError(err)
 	}()
 
-	select {
-	case got := <-done:
-		return got.n, got.err
-	case <-r.ctx.Done():
-		return 0, r.ctx.Err()
-	}
+	stop := context.AfterFunc(ctx, func() { write.CloseWithError(ctx.Err()) })
+	s.closers = append(s.closers, func() error {
+		stop()
+		return read.Close()
+	})
+	return read
 }
