@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"sync/atomic"
 	"time"
 
@@ -75,11 +74,9 @@ type Stream struct {
 	used      []int         // partitions, in the order of their first hit
 	hits      int
 
-	ctx    context.Context // of add, for each
 	record string
 	err    error
 	behind bool // there is more to read, although not available at the moment
-	each   func(*request.Request, error)
 
 	flying      []*Cut // in their order: not yet given to the journal, not yet noted, noted, sent
 	flyingBytes int

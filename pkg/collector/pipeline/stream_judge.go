@@ -10,7 +10,7 @@ import (
 )
 
 // judgeRequest judges a request of the record, or counts why it cannot be read.
-func (s *Stream) judgeRequest(r *request.Request, err error) {
+func (s *Stream) judgeRequest(ctx context.Context, r *request.Request, err error) {
 	if s.err != nil || err == request.ErrNoRequest {
 		return
 	}
@@ -20,7 +20,7 @@ func (s *Stream) judgeRequest(r *request.Request, err error) {
 	}
 
 	s.tally.requests++
-	why := s.refuse(r)
+	why := s.refuse(ctx, r)
 	if s.err != nil {
 		return
 	}
@@ -40,7 +40,7 @@ func (s *Stream) judgeRequest(r *request.Request, err error) {
 }
 
 // refuse returns why a request that was read is not judged; counted when it is.
-func (s *Stream) refuse(r *request.Request) Reason {
+func (s *Stream) refuse(ctx context.Context, r *request.Request) Reason {
 	if s.in.config.Only != nil && !s.in.config.Only(s.decoder.Envelope) {
 		return reasonFiltered
 	}
@@ -61,14 +61,14 @@ func (s *Stream) refuse(r *request.Request) Reason {
 		return reasonStart
 	}
 
-	s.err = s.reach(r.UnixMilli)
+	s.err = s.reach(ctx, r.UnixMilli)
 	return Counted
 }
 
 // reach notes the time of a request. A cut covers no more time than the stream may be ahead of others.
-func (s *Stream) reach(at int64) error {
+func (s *Stream) reach(ctx context.Context, at int64) error {
 	if s.open.first != pace.NoTime && at-s.open.first > s.open.span && s.noHitYet && !s.continues && s.position > s.open.From && len(s.again) == 0 {
-		if err := s.cutBefore(s.ctx); err != nil {
+		if err := s.cutBefore(ctx); err != nil {
 			return err
 		}
 	}

@@ -23,7 +23,6 @@ func (in *Intake) NewStream(config StreamConfig) *Stream {
 	if in.pipeline.beat.every > 0 && !config.AtOnce {
 		s.beat = &in.pipeline.beat
 	}
-	s.each = s.judgeRequest
 	if s.journal == nil {
 		s.journal = noJournal{}
 	}
@@ -69,10 +68,10 @@ func (s *Stream) Add(ctx context.Context, record []byte, after int64) error {
 	if err := s.openFor(ctx, after); err != nil {
 		return err
 	}
-	s.ctx, s.record, s.noHitYet, s.continues = ctx, request.Text(record), true, s.midLine()
+	s.record, s.noHitYet, s.continues = request.Text(record), true, s.midLine()
 	s.tally.bytes += int64(len(record))
 	if s.decoder != nil {
-		s.decoder.DecodeEach(s.record, s.each)
+		s.decoder.DecodeEach(s.record, func(r *request.Request, err error) { s.judgeRequest(ctx, r, err) })
 	} else {
 		s.unread(ReasonFormat)
 	}
