@@ -214,7 +214,7 @@ func (a *Aggregator) own(ctx context.Context, claim *topic.Claim) error {
 	a.hold(p)
 	defer a.release(p)
 	p.run(ctx)
-	p.reads.Wait()
+	p.own.Calls.Wait()
 	return nil
 }
 
@@ -223,9 +223,9 @@ func (a *Aggregator) newPartition(number int, log position.Log, commits *positio
 	config, logger := &a.config, a.logger.With("partition", number)
 	p := &partition{config: config, metrics: a.metrics, list: a.list, hotShare: a.share, number: number, commits: commits, logger: logger,
 		faults: telemetry.NewFaults(logger), asks: &questions{number, make(chan func(context.Context))},
-		own:    &windows.Owned{Store: config.Store, Partition: number},
-		outage: &outage{now: config.Now, faults: a.faults, failed: a.metrics.storeErrors.WithLabelValues("call")},
-		saver:  windows.NewSaver(config.Now)}
+		own:   &windows.Owned{Store: config.Store, Partition: number},
+		saver: windows.NewSaver(config.Now)}
+	p.outage = &outage{own: p.own, now: config.Now, faults: a.faults, failed: a.metrics.storeErrors.WithLabelValues("call")}
 	p.position = position.New(log, config.Now, p.lost)
 	p.rules = &rulebook{active: &a.rules, hits: a.metrics.hits, reread: config.Reread, asks: p.asks, logger: logger, now: config.Now}
 	p.publisher = a.list.Publisher(publishing.Partition{Number: number, Own: p.own, Rule: p.rules.named, Modes: p.rules.modes,

@@ -31,6 +31,83 @@ func (h *halting) Read(ctx context.Context, n int, space store.Space, keys [][]b
 	return h.Store.Read(ctx, n, space, keys)
 }
 
+// A hanging store answers when it is released, or not before the context ends.
+type hanging struct {
+	store.Store
+	released chan struct{}
+}
+
+func (h *hanging) answers(ctx context.Context) error {
+	select {
+	case <-h.released:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (h *hanging) Read(ctx context.Context, n int, space store.Space, keys [][]byte) ([][]byte, store.Fence, error) {
+	if err := h.answers(ctx); err != nil {
+		return nil, store.Fence{}, err
+	}
+	return h.Store.Read(ctx, n, space, keys)
+}
+
+func (h *hanging) Write(ctx context.Context, n int, fence store.Fence, changes []store.Change) (store.Fence, error) {
+	if err := h.answers(ctx); err != nil {
+		return fence, err
+	}
+	return h.Store.Write(ctx, n, fence, changes)
+}
+
+// While the store hangs, keys in memory are counted: a reading holds the partition for a moment, and only the first
+// write for as long as a write may take. When the store answers, the hits that waited count too.
+func TestAStoreThatHangsHoldsNoKeysInMemory(t *testing.T) {
+	for _, kind := range []string{"reading", "writing"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, 1, newMemoryStore())
+				p := l.takes()
+				l.hits("192.0.2.1", 1)
+				l.settle(p)
+				hung := &hanging{l.store, make(chan struct{})}
+				p.own.Store = hung
+				if kind == "reading" {
+					l.hits("192.0.2.2", 1)
+				} else {
+					l.hits("192.0.2.1", 1)
+					l.now = l.now.Add(time.Minute) // a checkpoint is due
+				}
+				begun := time.Now()
+				l.turn(p)
+				held := time.Since(begun)
+				for range 20 {
+					l.hits("192.0.2.1", 1)
+					l.turn(p)
+					l.list.deliver(len(l.list.waiting))
+				}
+				l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+				if more := time.Since(begun) - held; more > time.Second || kind == "reading" && held > time.Second {
+					t.Errorf("the partition was held for %v, then for %v", held, more)
+				}
+
+				time.Sleep(time.Minute)
+				close(hung.released)
+				time.Sleep(time.Minute)
+				l.now = l.now.Add(time.Minute)
+				l.hits("192.0.2.2", 4)
+				l.settle(p)
+				if kind == "reading" {
+					l.want("few/192.0.2.2", func(e *blocklist.Entry) bool { return e.Count == 5 })
+				}
+				if p.own.Busy() || p.windows.Dirty() > 0 {
+					t.Errorf("busy %v, %d windows are not written", p.own.Busy(), p.windows.Dirty())
+				}
+			})
+		})
+	}
+}
+
 // A store that comes back and goes away again while what waited is read: hits that come then count after those that
 // wait, of keys that were read by then too.
 func TestTheStoreGoesAwayAmidReading(t *testing.T) {

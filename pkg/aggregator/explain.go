@@ -77,7 +77,7 @@ func (p *partition) explain(ctx context.Context, ruleName, key string) (*keyStat
 // readApart reads a window in a goroutine of its own.
 func (p *partition) readApart(ctx context.Context, name string, to chan<- reading) {
 	from := p.own.Store
-	p.reads.Go(func() {
+	p.own.Calls.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, coldPatience)
 		defer cancel()
 		values, _, err := from.Read(ctx, p.number, store.Windows, [][]byte{[]byte(name)})

@@ -73,7 +73,7 @@ func TestAHungStoreDelaysOnlyTheCaller(t *testing.T) {
 		if answer, _ := l.ask(p, "/v1/keys?rule=few&key=192.0.2.9"); answer.Code != http.StatusOK || !strings.Contains(answer.Body.String(), `"where":"hot"`) {
 			t.Errorf("%d: %s", answer.Code, answer.Body)
 		}
-		p.reads.Wait()
+		p.own.Calls.Wait()
 	})
 }
 
@@ -116,6 +116,6 @@ func TestAnIdlePartitionAnswersAtOnce(t *testing.T) {
 		}
 		cancel()
 		<-ended
-		p.reads.Wait()
+		p.own.Calls.Wait()
 	})
 }

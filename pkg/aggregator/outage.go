@@ -19,8 +19,9 @@ const tryAgain = 500 * time.Millisecond // between tries of what fails
 // ends reports whether an error ends the counting of a partition: going on would be wrong.
 func ends(err error) bool { return windows.IsNewer(err) || errors.Is(err, hit.ErrNewer) }
 
-// An outage is a moment in which a partition leaves the store alone, after a call to it failed.
+// An outage is a moment in which a partition leaves the store alone, after a call to it failed or while one takes long.
 type outage struct {
+	own    *windows.Owned
 	now    func() time.Time
 	faults *telemetry.Faults // of all partitions: the store is away for all of them
 	failed prometheus.Counter
@@ -33,14 +34,17 @@ func (o *outage) begin(err error) bool {
 		errors.Is(err, context.Canceled) {
 		return false
 	}
+	if errors.Is(err, windows.ErrSlow) {
+		return true // it may yet succeed
+	}
 	o.failed.Inc()
 	o.faults.Note("store", err)
 	o.until = o.now().Add(tryAgain)
 	return true
 }
 
-// lasts reports whether the store was away a moment ago.
-func (o *outage) lasts() bool { return o.now().Before(o.until) }
+// lasts reports whether the store was away a moment ago, or has not answered yet.
+func (o *outage) lasts() bool { return o.now().Before(o.until) || o.own.Busy() }
 
 // forget forgets an outage: the partition is taken again.
 func (o *outage) forget() { o.until = time.Time{} }

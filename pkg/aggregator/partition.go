@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"weir/internal/store"
@@ -26,7 +25,6 @@ type partition struct {
 	logger  *slog.Logger
 	faults  *telemetry.Faults
 	asks    *questions
-	reads   sync.WaitGroup                  // of the store, for questions, in goroutines of their own
 	shown   atomic.Pointer[PartitionStatus] // for everyone
 	stopped string                          // why it does not count any more
 

@@ -27,12 +27,14 @@ func (p *partition) breathe(ctx context.Context, more bool) error {
 	}
 
 	for p.windows.Leaving() > mostLeaving {
-		err := p.saver.WriteBack(ctx)
-		if err == nil {
-			continue
-		}
-		if !p.outage.begin(err) {
-			return err
+		if !p.outage.lasts() {
+			err := p.saver.WriteBack(ctx)
+			if err == nil {
+				continue
+			}
+			if !p.outage.begin(err) {
+				return err
+			}
 		}
 
 		p.asks.pause(ctx, tryAgain)
@@ -127,8 +129,8 @@ func (p *partition) finish() {
 		if p.windows.Waiting() > 0 || p.saver.Saved(p.position.At().Offset) {
 			break
 		}
-		if p.windows.Dirty() == 0 {
-			p.asks.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge
+		if p.windows.Dirty() == 0 || p.outage.lasts() {
+			p.asks.pause(ctx, 10*time.Millisecond) // for Kafka to acknowledge, or the store to answer
 		}
 	}
 

@@ -4,13 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"weir/internal/store"
 )
 
-// callPatience is how long a call to the store may take.
-const callPatience = 5 * time.Second
+const (
+	callPatience = 5 * time.Second        // for a call to the store
+	brief        = 200 * time.Millisecond // for a call that can go on while others do something else
+)
+
+// ErrSlow says that the store has not answered yet, and that the call goes on.
+var ErrSlow = errors.New("the store takes long to answer")
 
 // An Owned partition of the store is one that we have taken. Every call says whether it still is ours: with
 // store.ErrFenced it is not, or the store has lost writes, and all that was read from it may be wrong.
@@ -18,7 +24,46 @@ type Owned struct {
 	Store     store.Store
 	Partition int
 	Fence     store.Fence
-	unsure    bool // the last write failed, and may have been done all the same
+	Calls     sync.WaitGroup // in goroutines of their own; the owner waits for them at its end
+
+	unsure bool          // the last write failed, and may have been done all the same
+	busy   chan struct{} // closed when the last call in a goroutine of its own ends
+}
+
+// Busy reports whether a call goes on in a goroutine of its own. No other may be made meanwhile.
+func (o *Owned) Busy() bool {
+	select {
+	case <-o.busy:
+		return false
+	default:
+		return o.busy != nil
+	}
+}
+
+// apart makes a call in a goroutine of its own.
+func (o *Owned) apart(call func()) {
+	ended := make(chan struct{})
+	o.busy = ended
+	o.Calls.Go(func() {
+		defer close(ended)
+		call()
+	})
+}
+
+// awaitAnswer keeps the store busy until it answers, after a call to it that took too long. So only the first of the
+// calls to a store that hangs is waited for.
+func (o *Owned) awaitAnswer(ctx context.Context, err error) {
+	if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		return
+	}
+	o.apart(func() {
+		for hangs := true; hangs; {
+			ctx, cancel := context.WithTimeout(ctx, callPatience)
+			_, _, err := o.Store.Read(ctx, o.Partition, store.Windows, nil)
+			hangs = errors.Is(err, context.DeadlineExceeded)
+			cancel()
+		}
+	})
 }
 
 // Take makes the partition ours: a former owner cannot write from then on.
@@ -31,7 +76,8 @@ func (o *Owned) Take(ctx context.Context) (err error) {
 }
 
 // Write does all changes, or none. Where an error leaves open which of the two, the next call finds it out.
-func (o *Owned) Write(ctx context.Context, changes []store.Change) error {
+func (o *Owned) Write(ctx context.Context, changes []store.Change) (err error) {
+	defer func(ctx context.Context) { o.awaitAnswer(ctx, err) }(ctx)
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	next, err := o.Store.Write(ctx, o.Partition, o.Fence, changes)
@@ -59,6 +105,47 @@ func (o *Owned) Read(ctx context.Context, space store.Space, keys [][]byte) ([][
 		return nil, err
 	}
 	return values, o.check(found)
+}
+
+// A reading is one that goes on in a goroutine of its own.
+type reading struct {
+	done     <-chan struct{}
+	values   [][]byte
+	found    store.Fence
+	err      error
+	panicked any
+}
+
+// begin begins to read the values of some keys.
+func (o *Owned) begin(ctx context.Context, space store.Space, keys [][]byte) *reading {
+	r := &reading{}
+	o.apart(func() {
+		defer func() { r.panicked = recover() }()
+		ctx, cancel := context.WithTimeout(ctx, callPatience)
+		defer cancel()
+		r.values, r.found, r.err = o.Store.Read(ctx, o.Partition, space, keys)
+	})
+	r.done = o.busy
+	return r
+}
+
+// await waits briefly for the values; with ErrSlow it may be called again.
+func (o *Owned) await(r *reading) ([][]byte, error) {
+	timer := time.NewTimer(brief)
+	defer timer.Stop()
+	select {
+	case <-r.done:
+	case <-timer.C:
+		return nil, ErrSlow
+	}
+
+	if r.panicked != nil {
+		panic(r.panicked)
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.values, o.check(r.found)
 }
 
 // Scan returns some pairs of a space.

@@ -54,6 +54,7 @@ type Set struct {
 	unloaded map[string]*Window // wanted, and not read yet
 	wanted   []*Window          // the same, in the order of wanting
 	read     [][]byte           // what the store has of the first that are wanted
+	reading  *reading           // of the next of them, or nil
 	parcels  []Parcel           // hits of windows that are not read yet
 	waiting  int                // how many hits these are
 
@@ -236,19 +237,20 @@ func (h *Set) appendChanges(w *Window) {
 
 // Load reads all windows that are wanted. Until all are read none is in memory: a window that is there counts at once,
 // and would pass over the hits of it that wait. Windows that were read before the store went away are not read again.
+// With ErrSlow the store is still reading, and the next call goes on.
 func (h *Set) Load(ctx context.Context) error {
 	for len(h.read) < len(h.wanted) {
-		rest := h.wanted[len(h.read):]
-		some := rest[:min(ReadKeys, len(rest))]
-		h.names = h.names[:0]
-		for _, w := range some {
-			h.names = append(h.names, []byte(w.Name))
+		if h.reading == nil {
+			h.reading = h.own.begin(ctx, store.Windows, h.nextNames())
 		}
-		values, err := h.own.Read(ctx, store.Windows, h.names)
+		values, err := h.own.await(h.reading)
+		if !errors.Is(err, ErrSlow) {
+			h.reading = nil
+		}
 		if err != nil {
 			return fmt.Errorf("reading windows: %w", err)
 		}
-		h.notices.Cold(len(some))
+		h.notices.Cold(len(values))
 		h.read = append(h.read, values...)
 	}
 
@@ -261,6 +263,16 @@ func (h *Set) Load(ctx context.Context) error {
 	}
 	h.wanted, h.read = nil, nil
 	return nil
+}
+
+// nextNames are those of the windows to read next.
+func (h *Set) nextNames() [][]byte {
+	rest := h.wanted[len(h.read):]
+	h.names = h.names[:0]
+	for _, w := range rest[:min(ReadKeys, len(rest))] {
+		h.names = append(h.names, []byte(w.Name))
+	}
+	return h.names
 }
 
 // Fill gives a window what the store has of it. The error is ErrNewer or window.ErrNewer.
