@@ -9,7 +9,7 @@ FIRE  ?= 240
 
 .PHONY: help
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/weir
@@ -77,6 +77,10 @@ latency: ## from the line that breaks a limit to the first refusal: histograms a
 bench-river: ## from a topic to the blocklist, next to a job of Kafka Streams, and from a file; makes tables; takes long
 	@set -o pipefail; WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench 'FileToBlocklist|River/.*/.*/(weir|weir-three-collectors|streams)$$' -benchtime 1x -timeout 120m -v ./test/bench | \
 		go run ./test/bench/table
+
+.PHONY: bench-takeover
+bench-takeover: ## how long detection stands still when aggregators are killed, stopped and started, on real Kafka; makes a table
+	@set -o pipefail; WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench Takeover -benchtime 1x -count 5 -timeout 60m -v ./test/crash | go run ./test/bench/table
 
 .PHONY: crash
 crash: ## kill every part KILLS (50) times, and aggregators for FIRE (240) seconds over 5 M hits, on real Kafka and Redis

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -114,82 +113,4 @@ func (f *coordinator) close() {
 		conn.Close()
 	}
 	f.releasing.Wait()
-}
-
-// keepAlive sends heartbeats after a generation has ended, when kafka-go no longer does, until all its owners have
-// returned.
-func (m *member) keepAlive(generation *kafkago.Generation, returned <-chan struct{}) {
-	every := time.NewTicker(min(heartbeatEvery, m.group.Session/3))
-	defer every.Stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	var beating *heart
-	var t trouble
-	defer func() {
-		if beating != nil {
-			beating.transport.CloseIdleConnections()
-		}
-	}()
-
-	for {
-		select {
-		case <-returned:
-			return
-		case <-every.C:
-		}
-
-		// Most owners return within one interval, so the connection is made only when it is needed.
-		if beating == nil {
-			transport := m.client.newTransport(ctx)
-			beating = &heart{member: m, generation: generation, transport: transport, kafka: &kafkago.Client{Timeout: requestTimeout, Transport: transport}}
-		}
-		err := beating.beat(ctx)
-		if err == nil {
-			t = trouble{}
-			continue
-		}
-		if t.another(time.Now()); !t.settles(err) {
-			m.client.errorLog.note("group", fmt.Errorf("keeping our place in group %s: %w", m.group.Name, err))
-		}
-	}
-}
-
-// A heart sends heartbeats to a group's coordinator. Without an address kafka-go sends one to any broker, and with one
-// it keeps connections in a pool of its own. So a heart has its own transport.
-type heart struct {
-	member     *member
-	generation *kafkago.Generation
-	transport  *kafkago.Transport
-	kafka      *kafkago.Client
-}
-
-func (h *heart) beat(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	address, err := h.member.coordinator.find(ctx)
-	if err != nil {
-		return h.member.client.cause(ctx, err)
-	}
-
-	response, err := h.kafka.Heartbeat(ctx, &kafkago.HeartbeatRequest{Addr: kafkago.TCP(address),
-		GroupID: h.generation.GroupID, GenerationID: h.generation.ID, MemberID: h.generation.MemberID})
-	if err == nil {
-		err = swapped(response)
-	}
-
-	// The group waits for us: that is why we are here.
-	if err != nil && !errors.Is(err, kafkago.RebalanceInProgress) {
-		return h.member.client.cause(ctx, err)
-	}
-
-	return nil
-}
-
-// swapped returns the error in a heartbeat's answer. kafka-go reads the answer's two fields in the wrong order, so the
-// error is in the lower half of the throttle.
-func swapped(response *kafkago.HeartbeatResponse) error {
-	if code := int16(response.Throttle.Milliseconds()); code != 0 {
-		return kafkago.Error(code)
-	}
-	return nil
 }

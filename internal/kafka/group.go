@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	heartbeatEvery = time.Second // also how late a member may learn that others came or went
+	heartbeatEvery = 250 * time.Millisecond // also how late a member may learn that others came or went
 	rejoinPause    = 500 * time.Millisecond
 	leavePatience  = 3 * time.Second // for leaving, once all partitions were given up
 	watchEvery     = time.Second
@@ -28,11 +28,12 @@ const (
 // topic has the wrong number of partitions (ErrPartitions). It runs an owner for each partition that it gets, each in
 // its own goroutine, and returns when all of them have.
 //
-// When members come or go, all owners return and new ones are run; a partition stays where it was as far as the
-// members' shares allow. Heartbeats go on while owners return, so a checkpoint may last longer than Session, but not
-// longer than Rebalance. A member whose coordinator dies waits for the next one and keeps its place, without partitions
-// meanwhile. RunGroup waits for a topic that does not exist: joining would make Kafka create it with one partition. A
-// member that was suspended past its session learns of it only at its next commit.
+// When members come or go, a partition stays where it was as far as the members' shares allow, and its owner goes on
+// meanwhile. A partition that has to move is first released: its owner returns, and only then another member gets it
+// (sticky). An owner may take as long as Rebalance for its checkpoint, also when that is longer than Session. A member
+// whose coordinator dies waits for the next one and keeps its place, with its partitions. RunGroup waits for a topic
+// that does not exist: joining would make Kafka create it with one partition. A member that was suspended past its
+// session learns of it at its next commit or heartbeat.
 func (c *Client) RunGroup(ctx context.Context, group topic.Group, own topic.Owner) error {
 	m, err := c.newMember(group, own)
 	if err != nil {
@@ -40,7 +41,7 @@ func (c *Client) RunGroup(ctx context.Context, group topic.Group, own topic.Owne
 	}
 	defer m.place.close()
 
-	// Until the member leaves; its cause is the reason.
+	// Until the member begins to leave; its cause is the reason.
 	staying, cancel := context.WithCancelCause(ctx)
 	m.cancel = cancel
 	defer cancel(nil)
@@ -57,8 +58,16 @@ func (c *Client) RunGroup(ctx context.Context, group topic.Group, own topic.Owne
 		return fmt.Errorf("joining group %s: %w", group.Name, err)
 	}
 
-	for staying.Err() == nil {
-		m.nextGeneration(staying)
+	// The member keeps its place until its owners have returned, so that no other member gets a partition too early.
+	present, depart := context.WithCancel(context.WithoutCancel(ctx))
+	defer depart()
+	go func() {
+		<-staying.Done()
+		m.holdings.close()
+		depart()
+	}()
+	for present.Err() == nil {
+		m.nextGeneration(staying, present)
 	}
 
 	// A member that leaves is replaced at once; one that only ends is missed when its session is over.
@@ -79,18 +88,21 @@ type member struct {
 	coordinator *coordinator
 	place       *place
 	sticky      *sticky
+	holdings    *holdings
 	partitions  map[string]int // of the topics, as last fetched
 	trouble     trouble        // with joining
+	id          string         // in the last generation; empty when others may have had our partitions since
 }
 
 func (c *Client) newMember(group topic.Group, own topic.Owner) (*member, error) {
 	if group.Name == "" || len(group.Topics) == 0 {
 		return nil, errors.New("a group needs a name and a topic")
 	}
-	group.Session = cmp.Or(group.Session, c.config.Session, 10*time.Second)
+	group.Session = cmp.Or(group.Session, c.config.Session, 9*time.Second)
 	group.Rebalance = cmp.Or(group.Rebalance, time.Minute)
 
-	m := &member{client: c, group: group, own: own, closed: make(chan struct{}), sticky: &sticky{}, partitions: map[string]int{}}
+	m := &member{client: c, group: group, own: own, closed: make(chan struct{}), holdings: newHoldings(group.Rebalance), partitions: map[string]int{}}
+	m.sticky = &sticky{held: m.holdings.held}
 	place, err := takePlace(c.config.Places, group.Name)
 	if err != nil {
 		c.errorLog.note("group", fmt.Errorf("group %s: a process that is killed is replaced only after its session: %w", group.Name, err))
@@ -150,18 +162,17 @@ func (m *member) countPartitions(ctx context.Context) error {
 	return nil
 }
 
-// nextGeneration waits for a share of the partitions and keeps it until the group goes on.
-func (m *member) nextGeneration(ctx context.Context) {
-	next, err := m.joined.Next(ctx)
+// nextGeneration waits for a share of the partitions and keeps it until the group goes on. Owners run on meanwhile.
+func (m *member) nextGeneration(staying, present context.Context) {
+	next, err := m.joined.Next(present)
 	if err != nil {
-		m.notJoined(ctx, err)
+		m.notJoined(staying, err)
 		return
 	}
 
 	// Counted again, because a change of the partitions may be the reason for this generation.
-	if err := m.awaitTopics(ctx); err != nil {
+	if err := m.awaitTopics(staying); err != nil {
 		m.cancel(err)
-		return
 	}
 
 	if m.trouble.times > 0 {
@@ -170,35 +181,42 @@ func (m *member) nextGeneration(ctx context.Context) {
 	}
 
 	m.place.keep(next.MemberID)
-	m.sticky.keep(next)
 	if place := m.group.Place; place != nil {
 		place(true)
 		defer place(false)
 	}
-	released := make(chan struct{})
+	served := make(chan struct{})
 	next.Start(func(generation context.Context) {
-		defer close(released)
-		m.runOwners(ctx, generation, next)
+		defer close(served)
+		m.serve(staying, generation, next)
 	})
 
-	// Owners return before the member leaves, so that no other member gets a partition too early.
 	select {
-	case <-released:
-	case <-ctx.Done():
+	case <-served:
+	case <-present.Done():
 		m.close()
-		<-released
+		<-served
 	}
 }
 
-// notJoined logs why there is no generation. It is no error when other members join at the same time, or when a
-// coordinator has just started; kafka-go tries again.
+// notJoined gives all partitions up, and logs why there is no generation. It is no error when other members join at the
+// same time, or when a coordinator has just started; kafka-go tries again.
 func (m *member) notJoined(ctx context.Context, err error) {
-	if ctx.Err() != nil || errors.Is(err, kafkago.RebalanceInProgress) {
+	if errors.Is(err, kafkago.RebalanceInProgress) {
+		return // the member has kept its place
+	}
+	m.id = ""
+	m.holdings.lose()
+	if ctx.Err() != nil {
 		return
 	}
+
 	m.trouble.another(time.Now())
 	if m.trouble.settles(err) {
 		return
+	}
+	if errors.Is(err, kafkago.InconsistentGroupProtocol) {
+		err = errors.New("it has members of another version, or of another program; this one joins when these have ended")
 	}
 	m.client.errorLog.note("group", fmt.Errorf("joining group %s: %w", m.group.Name, m.client.cause(ctx, err)))
 }
@@ -214,58 +232,39 @@ func isSettling(err error) bool {
 	return errors.Is(err, kafkago.GroupLoadInProgress) || errors.Is(err, kafkago.GroupCoordinatorNotAvailable) || errors.Is(err, kafkago.NotCoordinatorForGroup)
 }
 
-// runOwners runs the owners of a generation. It returns when the generation has ended and all owners have returned; kafka-go
-// joins the next one then.
-func (m *member) runOwners(staying, generation context.Context, next *kafkago.Generation) {
+// serve runs the owners of a generation's share. It returns when the generation has ended, or should end: because the
+// number of partitions has changed, or because others wait for partitions whose owners have returned now. kafka-go joins
+// the next one then.
+func (m *member) serve(staying, generation context.Context, next *kafkago.Generation) {
+	commits := newCommitter(m.client, m.group.Name, next)
+	owed := m.adopt(next, commits)
 	if generation.Err() != nil {
 		return // over already, so kafka-go would not wait for us
 	}
 
-	// Not of the generation's context: owners are released by watch, which also sees changes that end no generation.
-	ctx, release := context.WithCancel(staying)
-	defer release()
-	var owners sync.WaitGroup
-	commits := newCommitter(m.client, m.group.Name, next)
-	for name, assignments := range next.Assignments {
-		for _, assignment := range assignments {
-			claim := newClaim(commits, name, assignment.ID, m.partitions[name])
-			owners.Go(func() { m.work(ctx, claim) })
-		}
+	waiting := m.share(next) // the owners that are to begin
+	for at := range m.holdings.kept() {
+		delete(waiting, at)
 	}
-
-	m.watch(staying, generation)
-	release()
-	returned := make(chan struct{})
-	go func() {
-		owners.Wait()
-		close(returned)
-	}()
-
-	// Until here kafka-go has sent the heartbeats. Owners may take long to return, and must not lose their place
-	// meanwhile.
-	m.keepAlive(next, returned)
-}
-
-func (m *member) work(ctx context.Context, claim *topic.Claim) {
-	if err := m.own(ctx, claim); err != nil && ctx.Err() == nil {
-		m.cancel(err)
-	}
-}
-
-// watch returns when the generation has ended, or should end because the number of partitions has changed.
-func (m *member) watch(staying, generation context.Context) {
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
 	for {
+		for at, partitions := range waiting {
+			if m.holdings.begin(at, partitions, commits, m.work) {
+				delete(waiting, at)
+			}
+		}
+		if len(owed) > 0 && staying.Err() == nil && m.holdings.without(owed) {
+			return
+		}
+
 		select {
 		case <-generation.Done():
 			return
-		case <-staying.Done():
-			<-generation.Done() // leaving ends it; an earlier return would join another one
-			return
+		case <-m.holdings.returned:
+			continue
 		case <-ticker.C:
 		}
-
 		changed, err := m.changed(staying)
 		if err != nil {
 			m.cancel(err)
@@ -273,6 +272,44 @@ func (m *member) watch(staying, generation context.Context) {
 		if changed {
 			return
 		}
+	}
+}
+
+// adopt applies a generation to the owners that run. It returns the partitions that this member had when it joined, and
+// that others are to have: they get them when it joins again without.
+func (m *member) adopt(next *kafkago.Generation, commits *committer) (owed []topicPartition) {
+	share := m.share(next)
+	for at := range m.sticky.keep(next) {
+		if _, ours := share[at]; !ours {
+			owed = append(owed, at)
+		}
+	}
+
+	// A member that was always there under one id has joined all generations with its partitions, so that no other member
+	// has had them.
+	if m.id == next.MemberID {
+		m.holdings.adopt(share, commits)
+	} else {
+		m.holdings.lose()
+	}
+	m.id = next.MemberID
+	return owed
+}
+
+// share returns the partitions of a generation, each with the number of partitions of its topic.
+func (m *member) share(next *kafkago.Generation) map[topicPartition]int {
+	share := map[topicPartition]int{}
+	for name, assignments := range next.Assignments {
+		for _, assignment := range assignments {
+			share[topicPartition{name, assignment.ID}] = m.partitions[name]
+		}
+	}
+	return share
+}
+
+func (m *member) work(ctx context.Context, claim *topic.Claim) {
+	if err := m.own(ctx, claim); err != nil && ctx.Err() == nil {
+		m.cancel(err)
 	}
 }
 

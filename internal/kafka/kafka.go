@@ -64,7 +64,7 @@ type Config struct {
 	Topics []string
 
 	// Session is how long a member of a group may send no heartbeat until the group gives its partitions to others. Kafka
-	// allows 6 s to 30 min, unless its operator has chosen other limits. Zero is 10 s.
+	// allows 6 s to 30 min, unless its operator has chosen other limits. Zero is 9 s.
 	Session time.Duration
 
 	// Places is a folder in which members of groups keep their ids, so that a process that was killed is replaced when it

@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/topic"
+	"weir/test/wait"
 )
 
 // longSession is longer than any test waits.
@@ -89,6 +90,44 @@ func killMember(t *testing.T, config kafka.Config, name string) {
 	if err != nil || !strings.HasPrefix(line, "has ") {
 		t.Fatalf("the member said %q, %v", line, err)
 	}
+}
+
+// A copy of a process's folder, as of a machine that was cloned, costs the first process its place once: the second one
+// takes it for its own former self. Both have their share then, and the first one has it without a wait.
+func TestACopiedFolderIsHarmless(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		config.Session = longSession
+		config.Places = filepath.Join(t.TempDir(), "groups")
+		client := kafkatest.Client(t, config)
+		name := newTopic(t, client, 4)
+		group := topic.Group{Name: name, Topics: map[string]int{name: 4}}
+		l := newLedger(t)
+		l.fenced = true
+		join(t, client, group, l.own("one"))
+		l.await("one", 4)
+		first := l.member("one")
+
+		copied := filepath.Join(t.TempDir(), "groups")
+		if err := os.CopyFS(copied, os.DirFS(config.Places)); err != nil {
+			t.Fatal(err)
+		}
+		config.Places = copied
+		leave := join(t, kafkatest.Client(t, config), group, l.own("two"))
+		wait.Until(t, "two shares", func() bool {
+			return len(l.of("one")) == 2 && len(l.of("two")) == 2 && l.member("one") != first
+		})
+		leave()
+		l.await("one", 4)
+		second := l.member("one")
+
+		join(t, kafkatest.Client(t, config), group, l.own("two"))
+		l.await("two", 2)
+		l.await("one", 2)
+		if l.member("one") != second {
+			t.Errorf("it has lost its place twice: it was %s and is %s", second, l.member("one"))
+		}
+	})
 }
 
 // A file that cannot be a place, or has anything else in it, keeps no one out of the group.

@@ -12,19 +12,30 @@ import (
 
 // sticky shares partitions evenly and moves as few as possible: each member sends the partitions that it had when it
 // joins.
+//
+// A partition moves in two steps, so that all others can go on. A member joins with the partitions whose owners run. A
+// generation gives none of these to another member: it only takes partitions away from a member that has too many. When
+// their owners have returned, that member joins again without them, and the next generation gives them to others.
+//
+// The protocol has another name than that of earlier versions, whose members release everything before they join, and
+// give partitions away in one step. The group does not take members of both, so new ones wait for the last old one.
 type sticky struct {
-	mu  sync.Mutex
-	had had
+	held func() map[topicPartition]bool
+
+	mu      sync.Mutex
+	had     had
+	claimed map[topicPartition]bool // held, when the member last asked to join
 }
 
-// had is the share of a member in a generation, in the form that is sent.
+// had is the share of a member in a generation, and the partitions whose owners run, in the form that is sent.
 type had struct {
 	Generation int32            `json:"generation"`
 	Partitions map[string][]int `json:"partitions"`
+	Held       map[string][]int `json:"held,omitempty"`
 }
 
-// keep remembers a generation's share for the next join.
-func (s *sticky) keep(generation *kafkago.Generation) {
+// keep remembers a generation's share for the next join. It returns the partitions that were held at the last one.
+func (s *sticky) keep(generation *kafkago.Generation) (claimed map[topicPartition]bool) {
 	partitions := map[string][]int{}
 	for topic, assignments := range generation.Assignments {
 		for _, assignment := range assignments {
@@ -34,13 +45,20 @@ func (s *sticky) keep(generation *kafkago.Generation) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.had = had{Generation: generation.ID, Partitions: partitions}
+	return s.claimed
 }
 
-func (s *sticky) ProtocolName() string { return "weir-sticky" }
+func (s *sticky) ProtocolName() string { return "weir-cooperative" }
 
 func (s *sticky) UserData() ([]byte, error) {
+	held := s.held()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.claimed = held
+	s.had.Held = map[string][]int{}
+	for _, at := range slices.SortedFunc(maps.Keys(held), compareTopicPartition) {
+		s.had.Held[at.topic] = append(s.had.Held[at.topic], at.partition)
+	}
 	return json.Marshal(s.had)
 }
 
@@ -73,6 +91,8 @@ func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkag
 			to.has = append(to.has, p)
 		}
 	}
+
+	withhold(shares)
 
 	assignments := kafkago.GroupMemberAssignments{}
 	for _, share := range shares {
@@ -131,9 +151,27 @@ func keepShares(shares []*share, free map[topicPartition]bool) {
 	}
 }
 
-func (s *share) claims() []topicPartition {
+// withhold takes partitions out of the shares that other members still hold. If two members hold one, the one with the
+// later generation is right; the shares are in that order.
+func withhold(shares []*share) {
+	holders := map[topicPartition]*share{}
+	for _, s := range shares {
+		for _, at := range listed(s.had.Held) {
+			if holders[at] == nil {
+				holders[at] = s
+			}
+		}
+	}
+	for _, s := range shares {
+		s.has = slices.DeleteFunc(s.has, func(at topicPartition) bool { return holders[at] != nil && holders[at] != s })
+	}
+}
+
+func (s *share) claims() []topicPartition { return listed(s.had.Partitions) }
+
+func listed(byTopic map[string][]int) []topicPartition {
 	var claims []topicPartition
-	for topic, partitions := range s.had.Partitions {
+	for topic, partitions := range byTopic {
 		for _, partition := range partitions {
 			claims = append(claims, topicPartition{topic, partition})
 		}

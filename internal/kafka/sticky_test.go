@@ -3,7 +3,9 @@ package kafka
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -17,9 +19,9 @@ func TestStickyModel(t *testing.T) {
 		owned := map[string]had{}
 		for generation := range int32(10) {
 			members := someMembers(random, owned)
-			assigned := (&sticky{}).AssignGroups(members, partitions)
+			assigned := new(sticky).AssignGroups(members, partitions)
 			moved := checkShares(t, members, partitions, assigned)
-			if again := (&sticky{}).AssignGroups(rejoining(members, assigned, generation), partitions); fmt.Sprint(again) != fmt.Sprint(assigned) {
+			if again := new(sticky).AssignGroups(rejoining(members, assigned, generation), partitions); fmt.Sprint(again) != fmt.Sprint(assigned) {
 				t.Fatalf("seed %d: the same members got %v and then %v", seed, assigned, again)
 			}
 			if least := mustMove(members, partitions, owned); moved != least {
@@ -31,6 +33,57 @@ func TestStickyModel(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestStickyHolders lets members come and go while others are slow to release partitions. No partition goes to a member
+// while another holds it, and once nothing is released any more the shares are even.
+func TestStickyHolders(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		partitions := somePartitions(1 + random.IntN(20))
+		owned := map[string]had{}
+		for generation := range int32(30) {
+			comeAndGo := generation < 20
+			members := someMembers(random, owned)
+			if !comeAndGo {
+				members = membersOf(owned)
+			}
+			assigned := new(sticky).AssignGroups(members, partitions)
+			holders := map[int]string{}
+			for _, m := range members {
+				for _, p := range owned[m.ID].Held["hits"] {
+					holders[p] = m.ID
+				}
+			}
+			next := map[string]had{}
+			for _, m := range members {
+				var holds []int
+				for _, p := range assigned[m.ID]["hits"] {
+					if holder := holders[p]; holder != "" && holder != m.ID {
+						t.Fatalf("seed %d: %s gets partition %d, which %s holds", seed, m.ID, p, holder)
+					}
+					holds = append(holds, p)
+				}
+				for _, p := range owned[m.ID].Held["hits"] {
+					if !slices.Contains(holds, p) && comeAndGo && random.IntN(2) == 0 {
+						holds = append(holds, p) // its owner has not returned yet
+					}
+				}
+				next[m.ID] = had{Generation: generation, Partitions: assigned[m.ID], Held: map[string][]int{"hits": holds}}
+			}
+			owned = next
+		}
+		assigned := new(sticky).AssignGroups(membersOf(owned), partitions)
+		checkShares(t, membersOf(owned), partitions, assigned)
+	}
+}
+
+func membersOf(owned map[string]had) (members []kafkago.GroupMember) {
+	for _, id := range slices.Sorted(maps.Keys(owned)) {
+		data, _ := json.Marshal(owned[id])
+		members = append(members, kafkago.GroupMember{ID: id, Topics: []string{"hits"}, UserData: data})
+	}
+	return members
 }
 
 func somePartitions(count int) []kafkago.Partition {
@@ -120,12 +173,12 @@ func TestStickyEdges(t *testing.T) {
 		return data
 	}
 	members := []kafkago.GroupMember{
-		{ID: "a", Topics: []string{"hits"}, UserData: encode(had{3, map[string][]int{"hits": {0, 1}}})},
-		{ID: "b", Topics: []string{"hits", "logs"}, UserData: encode(had{4, map[string][]int{"hits": {1}}})},
+		{ID: "a", Topics: []string{"hits"}, UserData: encode(had{Generation: 3, Partitions: map[string][]int{"hits": {0, 1}}})},
+		{ID: "b", Topics: []string{"hits", "logs"}, UserData: encode(had{Generation: 4, Partitions: map[string][]int{"hits": {1}}})},
 		{ID: "c", Topics: []string{"hits"}, UserData: []byte("of another version")},
 	}
 	partitions := append(somePartitions(3), kafkago.Partition{Topic: "logs", ID: 0}, kafkago.Partition{Topic: "other", ID: 0})
-	assigned := (&sticky{}).AssignGroups(members, partitions)
+	assigned := new(sticky).AssignGroups(members, partitions)
 	want := map[string]map[string][]int{"a": {"hits": {0}}, "b": {"hits": {1}, "logs": {0}}, "c": {"hits": {2}}}
 	if fmt.Sprint(assigned) != fmt.Sprint(kafkago.GroupMemberAssignments(want)) {
 		t.Fatalf("assigned is %v", assigned)

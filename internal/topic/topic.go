@@ -238,6 +238,7 @@ type Owner func(ctx context.Context, claim *Claim) error
 type Members interface {
 	// RunGroup is a member of the group until the context is done (it returns nil then), an owner returns an error, or a
 	// topic has the wrong number of partitions (ErrPartitions). It runs an owner for each partition that it gets, each in
-	// its own goroutine, and returns when all of them have. It waits for topics that do not exist.
+	// its own goroutine, and returns when all of them have. When members come or go, the owner of a partition that stays
+	// goes on. It waits for topics that do not exist.
 	RunGroup(ctx context.Context, group Group, own Owner) error
 }

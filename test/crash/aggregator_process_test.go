@@ -37,6 +37,7 @@ type river struct {
 	rules      string
 	hotKeys    int
 	patience   time.Duration
+	session    time.Duration // of members in their group
 	members    []*member
 }
 
@@ -62,7 +63,7 @@ func riverOn(t testing.TB, cluster *kafkatest.Cluster, prefix string, partitions
 	t.Helper()
 	r := &river{
 		t: t, kafka: cluster, redis: redistest.Start(t, appendOnly...), prefix: prefix, partitions: partitions,
-		rules: rules, hotKeys: 10_000, patience: 2 * time.Minute,
+		rules: rules, hotKeys: 10_000, patience: 2 * time.Minute, session: 9 * time.Second,
 	}
 	r.place = inRedis(r.redis.Addr)
 	r.client = kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
@@ -108,10 +109,10 @@ data: data
 rules: rules.yaml
 time: {late: 5m, ahead: 10s}
 log: {level: info, format: text}
-kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}, events: {partitions: %d}}
+kafka: {brokers: [%s], prefix: %q, session: %s, hits: {partitions: %d}, events: {partitions: %d}}
 store: %s
 aggregator: {listen: %q, hot_keys: %d}
-`, strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.partitions, r.partitions, r.store(), m.address, r.hotKeys))
+`, strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.session, r.partitions, r.partitions, r.store(), m.address, r.hotKeys))
 }
 
 // eventually waits until is returns no error.

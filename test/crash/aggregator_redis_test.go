@@ -94,7 +94,7 @@ func wakeAPausedOwner(t *testing.T) (looked bool) {
 	r.awaitGivenUp(owner)
 	time.Sleep(time.Second) // for messages on their way to Kafka
 	after, now := r.written(), r.list().now
-	if took := time.Since(stopped); took > 7*time.Second { // its session is 10 s, and its last heartbeat at most 3 s old
+	if took := time.Since(stopped); took > 7*time.Second { // its session is 9 s, and its last heartbeat a second old at most
 		t.Logf("it took %v, and the partition may be the owner's again by right", took)
 		return false
 	}

@@ -144,7 +144,7 @@ func TestCollectorsOfATopicThatAreKilledAndStoppedCountEveryRecordOnce(t *testin
 		r := readers[random.IntN(len(readers))]
 		if n%4 == 1 {
 			r.signal(syscall.SIGSTOP)
-			time.Sleep(12 * time.Second) // its session is 10 s
+			time.Sleep(12 * time.Second) // its session is 9 s
 			r.signal(syscall.SIGCONT)
 			time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
 			continue

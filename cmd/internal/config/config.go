@@ -64,7 +64,7 @@ func Default() *Config {
 		Log:    Log{Level: "info", Format: "auto"},
 		Kafka: Kafka{
 			Prefix:  "weir.",
-			Session: duration.Duration(10 * time.Second),
+			Session: duration.Duration(9 * time.Second),
 			Create:  true,
 			Hits:    Topic{Partitions: 16, Retention: hours(48)},
 			Events:  Topic{Partitions: 4, Retention: hours(30 * 24)},

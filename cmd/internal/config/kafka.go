@@ -31,7 +31,7 @@ type Kafka struct {
 	// Prefix stands before the names of topics and groups; a second installation on the same brokers is a second
 	// prefix. Default: weir.
 	Prefix string `yaml:"prefix"`
-	// Session is how long a process may send no heartbeat until its partitions go to others. Default: 10s.
+	// Session is how long a process may send no heartbeat until its partitions go to others. Default: 9s.
 	Session duration.Duration `yaml:"session"`
 	// Create makes missing topics; false only checks them and reports the ones that an administrator has to create.
 	// Default: true.

@@ -3,6 +3,7 @@ package topictest
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -69,11 +70,12 @@ func (b *bench) testCommits() {
 	}
 }
 
-// A register records the owners of partitions, and that each has one at most.
+// A register records the owners of partitions, that each has one at most, and how many owners of a member have begun.
 type register struct {
 	*bench
 	mu     sync.Mutex
 	owners map[int]string
+	begun  map[string]int
 }
 
 func (r *register) own(name string) topic.Owner {
@@ -83,9 +85,10 @@ func (r *register) own(name string) topic.Owner {
 			r.Errorf("partition %d is %s's and %s's", claim.Partition, other, name)
 		}
 		r.owners[claim.Partition] = name
+		r.begun[name]++
 		r.mu.Unlock()
 
-		<-ctx.Done()
+		r.commitOften(ctx, claim, name)
 		if err := claim.Commit(context.WithoutCancel(ctx), topic.Commit{Offset: 1, Metadata: name}); err != nil {
 			r.Errorf("the last commit of %s: %v", name, err)
 		}
@@ -93,6 +96,22 @@ func (r *register) own(name string) topic.Owner {
 		defer r.mu.Unlock()
 		delete(r.owners, claim.Partition)
 		return nil
+	}
+}
+
+// commitOften commits until the context ends, also while members come and go.
+func (r *register) commitOften(ctx context.Context, claim *topic.Claim, name string) {
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		if err := claim.Commit(ctx, topic.Commit{Metadata: name}); err != nil && ctx.Err() == nil {
+			r.Errorf("a commit of %s for partition %d: %v", name, claim.Partition, err)
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+		}
 	}
 }
 
@@ -107,11 +126,12 @@ func (r *register) counts() map[string]int {
 	return counts
 }
 
-// A partition has one owner, all are owned, and members have equal shares.
+// A partition has one owner, all are owned, and members have equal shares. While members come and go, the owner of a
+// partition that stays goes on.
 func (b *bench) testOneOwner() {
 	name := b.topic("hits", 6)
 	group := b.group(name, 6)
-	r := &register{bench: b, owners: map[int]string{}}
+	r := &register{bench: b, owners: map[int]string{}, begun: map[string]int{}}
 	var places sync.Map
 	group.Place = func(has bool) { places.Store("first", has) }
 	leaveFirst := b.run(group, r.own("first"))
@@ -131,6 +151,9 @@ func (b *bench) testOneOwner() {
 		b.Error("a member that has left has a place")
 	}
 	b.until("two are left", func() bool { return r.counts()["second"] == 3 && r.counts()["third"] == 3 })
+	if want := map[string]int{"first": 6, "second": 4, "third": 3}; !maps.Equal(r.begun, want) {
+		b.Errorf("so many owners have begun: %v, want %v", r.begun, want)
+	}
 	if err := errors.Join(leaveSecond(), leaveThird()); err != nil || len(r.counts()) != 0 {
 		b.Errorf("%v, %v", r.counts(), err)
 	}

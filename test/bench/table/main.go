@@ -1,6 +1,7 @@
 // Table makes a table of the output of benchmarks that compare programs:
 //
 //	go test -bench 'Peers|River|FileToBlocklist|Live' ./test/bench | go run ./test/bench/table
+//	go test -bench Takeover ./test/crash | go run ./test/bench/table
 //
 // It copies its input to standard error. For a program that ran more than once it prints the median of its figures, and
 // the least and the greatest.
@@ -80,6 +81,8 @@ var columns = []column{
 	{"Redis", "%core-redis", tenths},
 	{"p50 ms", "p50-ms", whole},
 	{"p99 ms", "p99-ms", whole},
+	{"moved partitions stand still, s", "moved-s", seconds},
+	{"others, s", "stayed-s", seconds},
 }
 
 // A row is a benchmark, and its figures by unit, one of each run.
