@@ -83,6 +83,9 @@ type Filling struct {
 	// Elsewhere is set for a log that is another topic than that of the active list. Orders that are missing there were not
 	// lifted, whatever the names and epochs of both lists.
 	Elsewhere bool
+
+	// Back is set for a log that has lost its end, and so maybe orders of the active list, whose epoch it still has.
+	Back bool
 }
 
 // Fill begins a list.
@@ -166,6 +169,25 @@ func (f *Filling) Lacks(nowMilli int64) (entries int) {
 		}
 		return true
 	})
+	return entries
+}
+
+// Differs returns how many verdicts are active in only one of the active list and this one.
+func (f *Filling) Differs(nowMilli int64) (entries int) {
+	s := f.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	active := s.list.Load()
+	without := func(other *content) func(Held) bool {
+		return func(h Held) bool {
+			if !h.isOrder() && !other.get(h.rule.name, h.record.key()).inForce(nowMilli) {
+				entries++
+			}
+			return true
+		}
+	}
+	active.freeze().inForce(nowMilli, without(f.content))
+	f.content.freeze().inForce(nowMilli, without(active))
 	return entries
 }
 

@@ -38,7 +38,7 @@ func (f *Filling) KeepOrders(next State, now int64) {
 
 // leavesBehind returns the orders of the active list that are missing in the next one. A list older than a day may
 // contain orders that were lifted since, so nothing of it is left behind. In another topic nothing was lifted before it
-// was begun, so there the lists' names and epochs do not count. The caller holds the Set's lock.
+// was begun, so there the lists' names and epochs do not count; nor do they in a log that lost its end. The caller holds the Set's lock.
 func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
 	s := f.set
 	held := s.State()
@@ -46,7 +46,7 @@ func (f *Filling) leavesBehind(next State, now int64) (orders []*Order) {
 	if !held.Whole || next.AsOf-held.AsOf > endedLasts {
 		return nil
 	}
-	if !f.Elsewhere && (old.Name != list.Name || old.Epoch >= list.Epoch) {
+	if !f.Elsewhere && !f.Back && (old.Name != list.Name || old.Epoch >= list.Epoch) {
 		return nil
 	}
 

@@ -70,7 +70,8 @@ type Config struct {
 
 // A List is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic is
 // another: it was made again, or the brokers or the prefix are others. An aggregator sees that when it takes a partition,
-// by the note of the topic that the list was in, and as it follows the topic's end. When the store is another too, such as
+// by the note of the topic that the list was in, and as it follows the topic's end. A topic that has lost its end, as after
+// a power failure of its only broker, counts as another too. When the store is another too, such as
 // with a folder that has both, the name is as well: nothing but the list before has its blocks then.
 type List struct {
 	config Config
@@ -81,6 +82,13 @@ type List struct {
 	topic  topic.Identity // that the list is in; empty while it is unknown
 	sure   bool           // the list is known to be in that topic
 	newest int64          // an offset that was acknowledged, unknown before
+	back   bool           // a record has got an offset that the list had passed before
+}
+
+// A place is how far a list had got when a record was sent.
+type place struct {
+	list   blocklist.ListID
+	newest int64
 }
 
 // NewList makes the List that was agreed on: a list's id, or as earlier programs have agreed, a name.
@@ -110,11 +118,29 @@ func (l *List) Newest() int64 {
 	return l.newest
 }
 
-// arrived notes that a record has arrived.
-func (l *List) arrived(offset int64) {
+// place is how far the list has got.
+func (l *List) place() place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return place{l.id, l.newest}
+}
+
+// arrived notes that a record has arrived. A log gives an offset twice only if it went back meanwhile: it lost its end.
+// New records fill it again, often before anyone sees that it is shorter.
+func (l *List) arrived(offset int64, sent place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.newest = max(l.newest, offset)
+	if offset <= sent.newest && sent.list == l.id {
+		l.back = true
+	}
+}
+
+// wentBack reports whether the log has lost its end since the list began.
+func (l *List) wentBack() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.back
 }
 
 // seen notes what a partition's former owner knew: the list's id, its topic, and how far that had got. It reports whether
@@ -136,7 +162,9 @@ func (l *List) seen(ctx context.Context, id string, in topic.Identity, newest in
 		if err == nil && l.adoptKnown(known) {
 			l.sure = true
 		}
-		l.newest = max(l.newest, newest)
+		if err != nil || known == l.id { // the offsets of an earlier list are no measure of this one
+			l.newest = max(l.newest, newest)
+		}
 		return true, nil
 	}
 
@@ -187,7 +215,7 @@ func (l *List) rename(agreed string) {
 // next has the list be a new one, after all of an epoch. The caller holds the lock.
 func (l *List) next(after, newest int64) {
 	l.id.Epoch = max(after+1, l.id.Epoch+1, l.config.Now().UnixMilli())
-	l.newest, l.sure = newest, true
+	l.newest, l.sure, l.back = newest, true, false
 }
 
 // InTopic is the topic that the list is in; empty while it is unknown.
@@ -197,17 +225,19 @@ func (l *List) InTopic() topic.Identity {
 	return l.topic
 }
 
-// adopt takes a list that others found later than ours.
-func (l *List) adopt(id blocklist.ListID) {
+// adopt takes a list that others found later than ours; at an offset is one of its marks.
+func (l *List) adopt(id blocklist.ListID, offset int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.adoptKnown(id)
+	if l.adoptKnown(id) {
+		l.newest = max(l.newest, offset)
+	}
 }
 
 // adoptKnown takes a list that is later than ours, and reports whether it is ours now. The caller holds the lock.
 func (l *List) adoptKnown(id blocklist.ListID) bool {
 	if id.Epoch > l.id.Epoch {
-		l.id, l.sure = id, false
+		l.id, l.newest, l.sure, l.back = id, unknown, false, false
 		l.config.Logger.Warn("the list is another: all that is live is published again", "list", id)
 	}
 	return id == l.id
@@ -241,7 +271,7 @@ func (l *List) Follow(ctx context.Context) {
 		records, err := reader.Fetch(ctx)
 		span := reader.Span()
 		switch {
-		case errors.Is(err, topic.ErrPastEnd) || err == nil && short.lasts(span.End <= newest || span.End < last, l.config.Now()):
+		case errors.Is(err, topic.ErrPastEnd) || err == nil && (l.wentBack() || short.lasts(span.End <= newest || span.End < last, l.config.Now())):
 			if err := l.begin(ctx, span); err != nil {
 				l.config.Faults.Note("list", err)
 				sleep.For(ctx, tryAgain)
@@ -320,7 +350,7 @@ func (d *doubt) lasts(short bool, now time.Time) bool {
 	return now.Sub(d.since) >= shortPatience
 }
 
-// begin begins a list: the topic is not the one that we wrote to.
+// begin begins a list: the topic is not the one that we wrote to, or it has lost its end.
 func (l *List) begin(ctx context.Context, span topic.Span) error {
 	agreed, err := l.config.Agreed(ctx)
 	if err != nil {
@@ -330,7 +360,7 @@ func (l *List) begin(ctx context.Context, span topic.Span) error {
 	defer l.mu.Unlock()
 	l.rename(agreed)
 	l.next(l.id.Epoch, span.End-1)
-	l.config.Logger.Error("the topic of the list was made anew: all that is live is published again", "topic", l.config.Name, "list", l.id, "ends at", span.End)
+	l.config.Logger.Error("the topic of the list was made again, or has lost its end: all that is live is published again", "topic", l.config.Name, "list", l.id, "ends at", span.End)
 	return nil
 }
 
@@ -341,7 +371,7 @@ func (l *List) look(ctx context.Context, r *topic.Record) {
 	case err != nil:
 		return // readers of the list say it
 	case record.Mark != nil:
-		l.adopt(record.Mark.List)
+		l.adopt(record.Mark.List, r.Offset)
 	case record.Entry != nil || r.Value == nil:
 		if number, ok := l.partitionOf(r.Key); ok {
 			l.config.Superseded(ctx, number, string(r.Key), record.Entry)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/topic"
+	"weir/pkg/blocklist"
 )
 
 // aTopic is one in which nothing is read.
@@ -86,6 +87,47 @@ func TestALogThatEndsTooEarlyIsDoubtedFirst(t *testing.T) {
 	}{{0, true, false}, {shortPatience - 1, true, false}, {shortPatience, false, false}, {shortPatience + 1, true, false}, {2*shortPatience + 1, true, true}} {
 		if d.lasts(step.short, at.Add(step.after)) != step.lasts {
 			t.Errorf("after %v: %v", step.after, !step.lasts)
+		}
+	}
+}
+
+// A log that lost its end, and that new records have filled again before anyone looked, is found by an offset that
+// it gave twice.
+func TestAnOffsetThatComesTwiceBeginsAList(t *testing.T) {
+	first := blocklist.ListID{Name: "x", Epoch: 5}
+	later := blocklist.ListID{Name: "x", Epoch: 7}
+	for name, step := range map[string]struct {
+		arrive func(*List)
+		back   bool
+	}{
+		"behind the end":           {func(l *List) { l.arrived(8, l.place()) }, false},
+		"in order":                 {func(l *List) { sent := l.place(); l.arrived(8, sent); l.arrived(9, sent); l.arrived(10, l.place()) }, false},
+		"acknowledged late":        {func(l *List) { sent := l.place(); l.arrived(9, l.place()); l.arrived(8, sent) }, false},
+		"at the end that was":      {func(l *List) { l.arrived(7, l.place()) }, true},
+		"before the end that was":  {func(l *List) { l.arrived(3, l.place()); l.arrived(8, l.place()) }, true},
+		"sent before a list began": {func(l *List) { sent := l.place(); l.next(5, 3); l.arrived(4, sent) }, false},
+		"sent before others began": {func(l *List) { sent := l.place(); l.adopt(later, 3); l.arrived(4, sent) }, false},
+		"another list began later": {func(l *List) { l.arrived(3, l.place()); l.adopt(later, 4); l.arrived(5, l.place()) }, false},
+		"noted when a list was earlier": {func(l *List) {
+			l.next(5, 3)
+			l.seen(context.Background(), "x-5", "here/b/1", 7)
+			l.arrived(4, l.place())
+		}, false},
+	} {
+		list := NewList(Config{Topic: aTopic("here/b/1"), Agreed: func(context.Context) (string, error) { return "x-5", nil },
+			Logger: slog.New(slog.DiscardHandler), Now: time.Now}, first.String())
+		if same, err := list.seen(t.Context(), "x-5", "here/b/1", 7); err != nil || !same {
+			t.Fatal(same, err)
+		}
+		step.arrive(list)
+		if list.wentBack() != step.back {
+			t.Errorf("%s: %t", name, list.wentBack())
+		}
+		if !step.back {
+			continue
+		}
+		if err := list.begin(t.Context(), topic.Span{End: 9}); err != nil || list.wentBack() || list.ID().Compare(first) <= 0 || list.Newest() != 8 {
+			t.Errorf("%s: %v, %t, %v, %d", name, err, list.wentBack(), list.ID(), list.Newest())
 		}
 	}
 }

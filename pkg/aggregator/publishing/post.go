@@ -103,10 +103,11 @@ func (p *post) publish(ctx context.Context, one Publication) error {
 
 // sendRecord sends a record to the list; one without a value has a compacted topic forget its key.
 func (p *post) sendRecord(ctx context.Context, key, value []byte, of *receipt) error {
+	sent := p.list.place()
 	message := topic.Message{Key: key, Value: value, Done: func(offset int64, err error) {
 		p.done(of, err)
 		if err == nil {
-			p.list.arrived(offset)
+			p.list.arrived(offset, sent)
 		}
 	}}
 	if err := p.list.config.Blocklist.Send(ctx, message); err != nil {

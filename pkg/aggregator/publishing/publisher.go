@@ -190,11 +190,11 @@ func (p *Publisher) Mark(ctx context.Context, generation, offset, reached int64)
 		return nil
 	}
 
-	arrived := &atomic.Bool{}
+	arrived, sent := &atomic.Bool{}, p.list.place()
 	message := topic.Message{Key: m.RecordKey(), Value: value, Done: func(offset int64, err error) {
 		arrived.Store(true)
 		if err == nil {
-			p.list.arrived(offset)
+			p.list.arrived(offset, sent)
 		}
 	}}
 

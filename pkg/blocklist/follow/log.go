@@ -51,7 +51,7 @@ type pass struct {
 	asked   time.Time          // when the topic was last asked for; zero: never in this pass
 	end     int64              // the end of the log at that time; -1 before
 	lent    bool               // the current list has what was there up to the end
-	lacks   int                // how many blocks of the current list the new one has no record of
+	lacks   int                // how many blocks of the current list the new one has not
 	counted time.Time          // when these were counted
 	marks   marks
 }
@@ -211,7 +211,7 @@ func (l *logSource) swapIfWhole(now int64) {
 	}
 
 	// A log that lost records may still have the watermarks that vouch for them.
-	if l.demand != nil && list.Name == l.demand.Name && list.Epoch <= l.demand.Epoch {
+	if l.demand != nil && list.Name == l.demand.Name && list.Epoch <= l.demand.Epoch && !l.caughtUp(list, asOf, now) {
 		l.trouble("whole", fmt.Errorf("the log went back, and its watermarks still belong to %v; %v stays until a list of a greater epoch is complete", list, l.config.Set.Version().List))
 		return
 	}
@@ -236,6 +236,22 @@ func (l *logSource) swapIfWhole(now int64) {
 	l.Follower.filling(false)
 	l.well("whole")
 	l.config.Logger.Info("blocklist: the list is complete", "version", l.config.Set.Version().String())
+}
+
+// caughtUp reports whether a log that lost its end has grown beyond it, with newer watermarks, and has the blocks of the
+// current list. So it is when the aggregators had stored nothing of the end that was lost: then they have no reason to
+// begin another list. A follower at the current list's last offset then gets a snapshot: the list that takes over keeps
+// its newest record for followers, so that one has to come after the next offset.
+func (l *logSource) caughtUp(list blocklist.ListID, asOf, now int64) bool {
+	r, held := &l.pass, l.config.Set.State()
+	if r.filling.Elsewhere || list != held.Version.List || r.filling.Last <= held.Version.Offset+1 || asOf <= held.AsOf {
+		return false
+	}
+	if at := l.config.Now(); at.Sub(r.counted) >= identifyEvery || at.Before(r.counted) {
+		r.counted, r.lacks = at, r.filling.Differs(now)
+		r.filling.Back = r.lacks == 0
+	}
+	return r.filling.Back
 }
 
 // outlives reports whether the current list has blocks that the next one knows nothing of: its topic and the aggregators'

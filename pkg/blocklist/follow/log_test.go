@@ -290,6 +290,50 @@ func theLogIsAnother(t *testing.T, l *logSource, p *paper) {
 	wantTrouble(t, l.Follower, "")
 }
 
+// Aggregators begin no list when all that they know of is there: the log lost only records that came after. Then the
+// list is complete again once the log has grown beyond what was read of it, and has all blocks.
+func TestALogThatLostItsEndIsCompleteAgain(t *testing.T) {
+	p := newPaper()
+	p.entry(t, "1.1.1.1", 1)
+	p.marked(t, listA, 0)
+	kept := len(p.records)
+	p.entry(t, "2.2.2.2", 2)
+	p.order(t, "by hand", "9.9.9.9")
+	p.marked(t, listA, 0)
+	l, now := newSource(p, ""), time.UnixMilli(at)
+	l.config.Now = func() time.Time { return now }
+	l.catchUp(t, p)
+	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2", "9.9.9.9")
+
+	p.records = p.records[:kept]
+	newer := func() {
+		now = now.Add(identifyEvery)
+		for partition := range 2 {
+			p.mark(t, blocklist.Mark{Partition: partition, At: now.UnixMilli()})
+		}
+		l.catchUp(t, p)
+	}
+	for range 4 {
+		newer()
+		wantTrouble(t, l.Follower, "greater epoch")
+		wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2", "9.9.9.9")
+	}
+	p.entry(t, "2.2.2.2", 2)
+	before := l.config.Set.Version()
+	newer()
+	wantTrouble(t, l.Follower, "")
+	if _, _, known := l.config.Set.Changes(before, 1); known {
+		t.Error("a follower that has the lost end gets no snapshot")
+	}
+	wantKeys(t, l.config.Set, "1.1.1.1", "2.2.2.2", "9.9.9.9")
+	if got := l.config.Set.State(); got.Version.List != listA || got.Version.Offset != p.end()-1 || got.AsOf != now.UnixMilli() {
+		t.Errorf("%+v", got)
+	}
+	if lost := l.config.Set.LeftBehind(); len(lost) != 1 || lost[0].ID != "by hand" {
+		t.Errorf("orders to be sent again: %v", lost)
+	}
+}
+
 func TestATrimmedLogIsReadFromItsStart(t *testing.T) {
 	p := newPaper()
 	p.entry(t, "1.1.1.1", 1)
