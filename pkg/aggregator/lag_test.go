@@ -2,14 +2,18 @@ package aggregator
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/topic"
+	"weir/pkg/aggregator/position"
+	"weir/pkg/hit"
 )
 
 const lagPatience = 15 * time.Second
@@ -91,4 +95,54 @@ func TestALagOutsideTheGroup(t *testing.T) {
 	unknown("1")
 	l.agg.place(true)
 	unknown("0")
+}
+
+// In a backlog of many keys, checkpoints are up to ten seconds apart. The group's commit follows the counting all the
+// same, never goes back, and is at the end of the log only when the store has all.
+func TestCommitsFollowABacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, 1, newMemoryStore())
+		l.hotKeys = 100_000
+		l.start(labRules)
+		committed := int64(0)
+		commits := position.NewCommits(context.Background(), func(_ context.Context, offset int64) error {
+			if offset < committed {
+				t.Errorf("the commit goes back from %d to %d", committed, offset)
+			}
+			committed = offset
+			return nil
+		})
+		defer commits.Close()
+		l.log = &labLog{lab: l, most: 1}
+		p := l.agg.newPartition(0, l.log, commits)
+		if err := p.take(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		const records = 200
+		for r := range records {
+			l.send("s", "few", func(w *hit.Writer) {
+				for n := range 300 {
+					w.Add(0, fmt.Appendf(nil, "2001:db8:%x::%x", r, n), l.newest().UnixMilli(), 1)
+				}
+			})
+		}
+		var counted []int64 // after each turn, which takes 0.3 s
+		for committed < records {
+			l.turn(p)
+			l.list.deliver(len(l.list.waiting))
+			synctest.Wait()
+			counted = append(counted, p.position.At().Offset)
+			if ago := len(counted) - 7; ago >= 0 && counted[ago] < records && committed < counted[ago] {
+				t.Fatalf("turn %d: the commit is %d, but %d were counted two seconds ago", len(counted), committed, counted[ago])
+			}
+			if committed == records && !p.saver.Saved(records) {
+				t.Error("all is committed before the store has it")
+			}
+			if len(counted) > 10*records {
+				t.Fatal("the end is never committed")
+			}
+		}
+		time.Sleep(time.Second)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"weir/internal/store"
 	"weir/internal/telemetry"
@@ -35,6 +36,8 @@ type partition struct {
 	sweep     *windows.Sweep
 	position  *position.Position
 	commits   *position.Commits
+	noted     position.Point // the last that was given to commits
+	notedAt   time.Time
 	rules     *rulebook
 	publisher *publishing.Publisher
 	counter   *counter
@@ -113,7 +116,7 @@ func (p *partition) turn(ctx context.Context) error {
 	}
 
 	idle := len(records) == 0
-	for _, do := range []func(context.Context, bool) error{p.save, p.publishAgain, p.sweepOn, p.mark} {
+	for _, do := range []func(context.Context, bool) error{p.save, p.publishAgain, p.sweepOn, p.mark, p.noteProgress} {
 		if err := do(ctx, idle); err != nil && !p.outage.begin(err) {
 			return err
 		}

@@ -33,7 +33,7 @@ func (p *partition) take(ctx context.Context) error {
 		return err
 	}
 	if stored.Offset > 0 {
-		p.commits.Note(stored.Offset) // the last owner's may have been lost, and there may be nothing more to count
+		p.note(p.storedPoint()) // the last owner's may have been lost, and there may be nothing more to count
 	}
 
 	p.amid = false

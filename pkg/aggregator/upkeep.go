@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	lastWrites  = 20 * time.Second // for writing everything back when the partition is given up
-	mostSources = 100_000          // of a partition that are remembered
-	mostLeaving = 5000             // evicted windows that wait to be written
+	lastWrites    = 20 * time.Second // for writing everything back when the partition is given up
+	mostSources   = 100_000          // of a partition that are remembered
+	progressEvery = time.Second      // at most, a backlog's commit for tools
+	mostLeaving   = 5000             // evicted windows that wait to be written
 )
 
 // breathe writes back between the batches of one answer of Kafka.
@@ -81,8 +82,31 @@ func (p *partition) checkpointAt(at position.Point) windows.Checkpoint {
 func (p *partition) saved(topic windows.TopicNote) {
 	p.publisher.Noted()
 	p.topic = topic
+	if stored := p.storedPoint(); stored.Generation != p.noted.Generation || stored.Offset > p.noted.Offset {
+		p.note(stored)
+	}
+}
+
+// noteProgress has the group show how far a backlog is counted, because its next checkpoint may be seconds away. The end
+// of the log is shown only when the store has it.
+func (p *partition) noteProgress(context.Context, bool) error {
+	behind := p.position.Lag().Records > 0 && p.windows.Waiting() == 0
+	if behind && p.config.Now().Sub(p.notedAt) >= progressEvery {
+		p.note(p.position.At())
+	}
+	return nil
+}
+
+// note has the group show that the partition is counted up to a point.
+func (p *partition) note(at position.Point) {
+	p.noted, p.notedAt = at, p.config.Now()
+	p.commits.Note(at.Offset)
+}
+
+// storedPoint is where the last checkpoint stands.
+func (p *partition) storedPoint() position.Point {
 	stored, _ := p.saver.Stored()
-	p.commits.Note(stored.Offset)
+	return position.Point{Generation: stored.Generation, Offset: stored.Offset}
 }
 
 // publishAgain publishes what the list may not have.
