@@ -20,6 +20,8 @@ type dialer struct {
 	user    string // "" without a login
 	logged  int    // requests until a login is complete
 
+	setting func(key string) string // its name in the configuration
+
 	mu     sync.Mutex
 	open   map[*connection]struct{}
 	closed bool
@@ -27,7 +29,7 @@ type dialer struct {
 }
 
 func newDialer(config Config) *dialer {
-	d := &dialer{connect: config.Dial, secure: config.TLS, open: map[*connection]struct{}{}}
+	d := &dialer{connect: config.Dial, secure: config.TLS, setting: config.setting, open: map[*connection]struct{}{}}
 	if config.SASL != nil {
 		d.user, d.logged = config.SASL.User, 3 // versions, mechanism, password
 		if config.SASL.name() != "PLAIN" {
@@ -65,7 +67,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 func (d *dialer) handshake(ctx context.Context, plain net.Conn, address string) (net.Conn, error) {
 	config, err := d.secure.config()
 	if err != nil {
-		return nil, &topic.Error{Text: "kafka.tls: " + err.Error(), Kind: topic.ErrTLS, Cause: err}
+		return nil, &topic.Error{Text: d.setting("tls") + ": " + err.Error(), Kind: topic.ErrTLS, Cause: err}
 	}
 	config.ServerName, _, _ = net.SplitHostPort(address)
 	secured := tls.Client(plain, config)
@@ -82,7 +84,7 @@ func (d *dialer) handshakeFault(address string, err error) error {
 	case errors.As(err, &untrusted):
 		return topic.Errorf(topic.ErrTLS, "the certificate of broker %s is not accepted: %s", address, untrusted.Err)
 	case errors.As(err, &noTLS), errors.Is(err, io.EOF):
-		return topic.Errorf(topic.ErrTLS, "broker %s does not speak TLS: remove kafka.tls, or use its port for TLS", address)
+		return topic.Errorf(topic.ErrTLS, "broker %s does not speak TLS: remove %s, or use its port for TLS", address, d.setting("tls"))
 	case isAlert(err):
 		return d.alert(address, err)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -100,7 +102,7 @@ func isAlert(err error) bool {
 
 func (d *dialer) alert(address string, err error) error {
 	if d.secure.Cert == "" {
-		return topic.Errorf(topic.ErrTLS, "broker %s wants a client's certificate: set kafka.tls.cert and kafka.tls.key (%s)", address, innermost(err))
+		return topic.Errorf(topic.ErrTLS, "broker %s wants a client's certificate: set %s and %s (%s)", address, d.setting("tls.cert"), d.setting("tls.key"), innermost(err))
 	}
 	return topic.Errorf(topic.ErrTLS, "broker %s refuses our certificate %s: %s", address, d.secure.Cert, innermost(err))
 }
@@ -166,9 +168,9 @@ func (c *connection) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	switch {
 	case c.dialer.secure == nil && c.read == 0 && n > 0 && b[0] == tlsAlert:
-		return 0, topic.Errorf(topic.ErrTLS, "broker %s speaks TLS: set kafka.tls", c.address)
+		return 0, topic.Errorf(topic.ErrTLS, "broker %s speaks TLS: set %s", c.address, c.dialer.setting("tls"))
 	case c.read == 0 && n > 0 && b[0] >= firstText:
-		return 0, topic.Errorf(topic.ErrUnreachable, "%s is no broker of Kafka: it answers %q; look at kafka.brokers", c.address, b[:min(n, 12)])
+		return 0, topic.Errorf(topic.ErrUnreachable, "%s is no broker of Kafka: it answers %q; look at %s", c.address, b[:min(n, 12)], c.dialer.setting("brokers"))
 	case errors.Is(err, io.EOF):
 		err = c.ended()
 	case isAlert(err):
@@ -184,9 +186,9 @@ func (c *connection) ended() error {
 	hint := ""
 	switch {
 	case c.dialer.secure == nil && c.read == 0:
-		hint = " without an answer; it may want TLS (kafka.tls)"
+		hint = " without an answer; it may want TLS (" + c.dialer.setting("tls") + ")"
 	case c.dialer.user == "" && c.requests <= 2:
-		hint = " at the first request; it may want a login (kafka.sasl)"
+		hint = " at the first request; it may want a login (" + c.dialer.setting("sasl") + ")"
 	case c.dialer.user != "" && c.requests <= c.dialer.logged:
 		hint = fmt.Sprintf(" during the login; it may refuse user %q", c.dialer.user)
 	}

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -46,6 +47,23 @@ func (c *Client) explained(code kafkago.Error, err error) error {
 	return &topic.Error{Text: line, Kind: kind, Cause: err}
 }
 
+// rightless adds the remedy to an error of a user who lacks a right for a topic.
+func (c *Client) rightless(err error, right, name string) error {
+	if !errors.Is(err, topic.ErrForbidden) {
+		return err
+	}
+	who := "…" // by the certificate that we show
+	switch {
+	case c.config.SASL != nil:
+		who = c.config.SASL.User
+	case c.config.TLS == nil || c.config.TLS.Cert == "":
+		who = "ANONYMOUS"
+	}
+	text := fmt.Sprintf("%s; an administrator permits it: kafka-acls.sh --bootstrap-server %s --add --allow-principal 'User:%s' --operation %s --topic %s",
+		err, c.config.Brokers[0], who, right, name)
+	return &topic.Error{Text: text, Kind: topic.ErrForbidden, Cause: err}
+}
+
 func (c *Client) user() string {
 	if c.config.SASL == nil {
 		return "a user without a login"
@@ -56,11 +74,11 @@ func (c *Client) user() string {
 func (c *Client) refusal(code kafkago.Error) string {
 	switch {
 	case c.config.SASL == nil:
-		return "the brokers want a login: set kafka.sasl"
+		return "the brokers want a login: set " + c.config.setting("sasl")
 	case code == kafkago.SASLAuthenticationFailed:
 		return fmt.Sprintf("the brokers refuse user %q: wrong password, or no such user for %s", c.config.SASL.User, c.config.SASL.Mechanism)
 	case code == kafkago.UnsupportedSASLMechanism:
-		return fmt.Sprintf("the brokers do not accept %s: set kafka.sasl.mechanism to one that they accept", c.config.SASL.Mechanism)
+		return fmt.Sprintf("the brokers do not accept %s: set %s to one that they accept", c.config.SASL.Mechanism, c.config.setting("sasl.mechanism"))
 	}
-	return "the brokers want no login on this port: remove kafka.sasl, or use their port for it"
+	return fmt.Sprintf("the brokers want no login on this port: remove %s, or use their port for it", c.config.setting("sasl"))
 }

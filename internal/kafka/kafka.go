@@ -25,6 +25,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,9 @@ type Config struct {
 	Prefix  string   // of the names of our topics and groups
 	Create  bool     // EnsureTopics creates missing topics; otherwise its error has the commands
 
+	// Section is the section of the configuration that has TLS and SASL, for messages; empty is kafka.
+	Section string
+
 	// Topics are the only topics that the client may be asked about. An empty list allows all topics of the cluster,
 	// whose metadata is then fetched every second.
 	Topics []string
@@ -80,6 +84,9 @@ type Config struct {
 
 // Name returns the full name of one of our topics or groups: the prefix and the word.
 func (c Config) Name(word string) string { return c.Prefix + word }
+
+// setting names a setting for messages: kafka.tls.
+func (c Config) setting(key string) string { return cmp.Or(c.Section, "kafka") + "." + key }
 
 // Validate returns all errors of the configuration, including those of its files.
 func (c Config) Validate() error {
@@ -206,7 +213,7 @@ func (c *Client) topic(ctx context.Context, name string) (kafkago.Topic, error) 
 	}
 	found := metadata.Topics[0]
 	if found.Error != nil {
-		return found, fmt.Errorf("topic %s: %w", name, c.cause(ctx, found.Error))
+		return found, fmt.Errorf("topic %s: %w", name, c.rightless(c.cause(ctx, found.Error), "Describe", name))
 	}
 	return found, nil
 }

@@ -61,7 +61,7 @@ func (c *Client) listOffsets(ctx context.Context, name string, questions ...kafk
 		err = offsets.Error // an error of the partition: err is nil then, and the offsets mean nothing
 	}
 	if err != nil {
-		return offsets, fmt.Errorf("asking for the offsets of %s/%d: %w", name, questions[0].Partition, c.cause(ctx, err))
+		return offsets, fmt.Errorf("asking for the offsets of %s/%d: %w", name, questions[0].Partition, c.rightless(c.cause(ctx, err), "Describe", name))
 	}
 	return offsets, nil
 }

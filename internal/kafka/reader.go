@@ -159,7 +159,7 @@ func (r *Reader) failed(ctx context.Context, err error) error {
 	if errors.Is(err, kafkago.OffsetOutOfRange) {
 		err = r.outOfRange(ctx)
 	}
-	err = fmt.Errorf("fetching %s/%d: %w", r.topic, r.partition, r.client.cause(ctx, err))
+	err = fmt.Errorf("fetching %s/%d: %w", r.topic, r.partition, r.client.rightless(r.client.cause(ctx, err), "Read", r.topic))
 	// These are for the caller to decide, and not faults of the connection: no pause, no line in the log.
 	if ctx.Err() != nil || errors.Is(err, topic.ErrTrimmed) || errors.Is(err, topic.ErrPastEnd) {
 		return err

@@ -48,7 +48,9 @@ type Collector struct {
 	config   Config
 	pipeline *pipeline.Pipeline
 	journal  *journal.Journal
+	cuts     *pipeline.KeptCuts
 	known    *files.Logs
+	logs     *topics.Logs
 	intakes  []*pipeline.Intake
 
 	mu      sync.Mutex // guards the elements of sources, by intake
@@ -72,7 +74,8 @@ func Open(config Config) (*Collector, error) {
 		return nil, err
 	}
 
-	c := &Collector{config: config, pipeline: p, journal: j, known: files.NewLogs(p, j, config.Logger)}
+	cuts := pipeline.NewKeptCuts(p, j, config.Logger)
+	c := &Collector{config: config, pipeline: p, journal: j, cuts: cuts, known: files.NewLogs(p, j, cuts), logs: topics.NewLogs(j, cuts)}
 	c.Reload(config.Rules, config.Client) // the rules are stored before any cut is made by them
 	if err := c.openSources(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -104,6 +107,8 @@ func (c *Collector) open(in *pipeline.Intake, config *SourceConfig) (pipeline.So
 	switch {
 	case config.File != nil:
 		return files.New(in, c.known, *config.File)
+	case config.Kafka != nil && config.Kafka.Group == "":
+		return topics.NewAlone(in, c.logs, *config.Kafka)
 	case config.Kafka != nil:
 		return topics.New(in, *config.Kafka)
 	case config.HTTP != nil:
@@ -120,7 +125,7 @@ func (c *Collector) Close() error { return c.journal.Close() }
 // Run sends the outstanding cuts, then reads all sources until the context is done. It returns nil once all that was
 // read is in Kafka or in the journal, and an error only for a problem that a retry cannot solve.
 func (c *Collector) Run(ctx context.Context) error {
-	if err := c.known.Resend(ctx); err != nil {
+	if err := c.cuts.Resend(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
 		}

@@ -65,7 +65,7 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed.
 	File Texts `yaml:"file"`
-	// Kafka are the topics of a group of collectors.
+	// Kafka are topics, which a group of collectors reads, or with commit local this collector alone.
 	Kafka Texts `yaml:"kafka"`
 	// HTTP is the address that accepts lines (POST /v1/requests); beyond loopback it needs keys with the role send, or
 	// client certificates.
@@ -99,8 +99,17 @@ type Source struct {
 	// From lists the addresses and prefixes that may send to a syslog source, see client.trusted_proxies. Default:
 	// everyone, on loopback.
 	From network.List `yaml:"from"`
-	// TLS encrypts an http source, or a syslog source of the form tls://. Default: not encrypted.
-	TLS ServerTLS `yaml:"tls"`
+	// TLS encrypts an http source, a syslog source of the form tls://, or the connections to a kafka source's own brokers.
+	// Default: not encrypted.
+	TLS SourceTLS `yaml:"tls"`
+	// Brokers are those of a kafka source, where they are not kafka.brokers. Nothing is written there. Default:
+	// kafka.brokers.
+	Brokers Brokers `yaml:"brokers"`
+	// SASL is our user at a kafka source's own brokers. Default: no user.
+	SASL SASL `yaml:"sasl"`
+	// Commit is where a kafka source keeps how far it has read: group, a consumer group in that Kafka, or local, the data
+	// folder of this collector, which then reads all partitions. Default: group, and with brokers local.
+	Commit string `yaml:"commit"`
 }
 
 // FromYAML sets the defaults of a source and reads its keys.
@@ -111,10 +120,13 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 	if v.Null() || s.checkKind(v) {
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
-			"start": {"file", "kafka"},
-			"keys":  {"http"},
-			"from":  {"syslog"},
-			"tls":   {"http", "syslog"},
+			"start":   {"file", "kafka"},
+			"keys":    {"http"},
+			"from":    {"syslog"},
+			"tls":     {"http", "syslog", "kafka"},
+			"brokers": {"kafka"},
+			"sasl":    {"kafka"},
+			"commit":  {"kafka"},
 		} {
 			if kind := s.Kind(); v.Has(key) && !slices.Contains(of, kind) {
 				v.Key(key).Faultf("leave it out", "%s has no meaning for a source of the kind %s", key, kind)
@@ -124,6 +136,10 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 		s.checkPatterns(v.Key("file"))
 		s.checkReading(v)
 		s.checkGuard(v)
+		s.checkTLS(v)
+		if s.Kind() == "kafka" {
+			s.checkBrokers(v)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func (c *Config) paths() []*string {
 
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
-		paths = append(paths, &s.Keys, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients)
+		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile)
 		paths = appendEach(paths, s.File)
 	}
 
@@ -119,7 +119,10 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 	add("store.password_file", c.Store.PasswordFile)
 	server("collector", c.Collector.Keys, c.Collector.TLS)
 	for i, s := range c.Collector.Sources {
-		server(fmt.Sprintf("collector.sources.%d", i), s.Keys, s.TLS)
+		section := fmt.Sprintf("collector.sources.%d", i)
+		server(section, s.Keys, s.TLS.Server())
+		add(section+".tls.ca", s.TLS.CA)
+		add(section+".sasl.password_file", s.SASL.PasswordFile)
 	}
 	server("aggregator", c.Aggregator.Keys, c.Aggregator.TLS)
 	server("enforcer", c.Enforcer.Keys, c.Enforcer.TLS)
@@ -166,7 +169,8 @@ func Keys() []string {
 		{"collector.", Collector{}},
 		{"collector.tls.", ServerTLS{}},
 		{"collector.sources[].", Source{}},
-		{"collector.sources[].tls.", ServerTLS{}},
+		{"collector.sources[].tls.", SourceTLS{}},
+		{"collector.sources[].sasl.", SASL{}},
 		{"aggregator.", Aggregator{}},
 		{"aggregator.tls.", ServerTLS{}},
 		{"enforcer.", Enforcer{}},

@@ -11,16 +11,18 @@ import (
 // readOnce refuses sources that read the same: a topic of two sources counts twice, and of two sources with the same
 // file only one reads it. It also refuses topics where no brokers are named.
 func (c *Config) readOnce(v, brokers yamlfile.Value) {
-	topics, files := map[string]*Source{}, map[string]*Source{}
+	topics, files := map[[2]string]*Source{}, map[string]*Source{}
 	nowhere := len(c.Kafka.Brokers) == 0 && !brokers.Faulty()
 	for i := range c.Collector.Sources {
 		s, place := &c.Collector.Sources[i], nth(v, i)
-		if len(s.Kafka) > 0 && nowhere {
-			place.Key("kafka").Faultf("name them: kafka: {brokers: [host:9092]}", "a topic is read from Kafka, and kafka.brokers names none")
+		if len(s.Kafka) > 0 && nowhere && len(s.Brokers) == 0 && !place.Key("brokers").Faulty() {
+			place.Key("kafka").Faultf("name those of the source, to read only: {kafka: [logs], brokers: [host:9092], commit: local}; or name kafka: {brokers: [host:9092]}, where Weir then keeps topics of its own",
+				"a topic is read from Kafka, and neither the source nor kafka.brokers names its brokers")
 		}
 		for _, topic := range s.Kafka {
-			c.checkTopic(place.Key("kafka"), s, topic, topics[topic])
-			topics[topic] = s
+			at := [2]string{s.cluster(), topic}
+			c.checkTopic(place.Key("kafka"), s, topic, topics[at])
+			topics[at] = s
 		}
 
 		for _, path := range s.File {
@@ -36,7 +38,7 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 // checkTopic refuses a topic of our own, and one that another source reads. Two sources may share a topic if each takes
 // other records of it.
 func (c *Config) checkTopic(v yamlfile.Value, s *Source, topic string, other *Source) {
-	if own, ours := strings.CutPrefix(topic, c.Kafka.Prefix); ours && slices.Contains([]string{"hits", "blocklist", "events"}, own) {
+	if own, ours := strings.CutPrefix(topic, c.Kafka.Prefix); ours && len(s.Brokers) == 0 && slices.Contains([]string{"hits", "blocklist", "events"}, own) {
 		v.Faultf("name the topic that your log shippers write to", "%s is a topic of Weir itself", topic)
 	}
 

@@ -58,7 +58,7 @@ func (s *Source) checkSyslog(v yamlfile.Value) {
 		}
 		return
 	case "udp", "tcp":
-		if s.TLS != (ServerTLS{}) {
+		if s.TLS != (SourceTLS{}) {
 			v.Key("tls").Faultf("write syslog: \"tls://"+address+"\"", "tls is given, but %s is not encrypted", scheme)
 		}
 	case "tls":

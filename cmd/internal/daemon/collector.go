@@ -144,9 +144,12 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 	case "file":
 		of.File = &files.Config{Patterns: s.File, Start: start}
 	case "kafka":
-		of.Kafka = &topics.Config{Group: p.Config.Kafka.Prefix + "collector." + s.Name, Topics: s.Kafka, Start: start}
+		of.Kafka = &topics.Config{Topics: s.Kafka, Start: start}
+		if !s.Local() {
+			of.Kafka.Group = p.Config.CollectorGroup(s)
+		}
 		// Each source has a client of its own, because a client knows only its own topics.
-		if of.Kafka.Client, err = kafka.Open(p.KafkaConfig(s.Kafka...)); err == nil {
+		if of.Kafka.Client, err = kafka.Open(p.SourceConfig(s)); err == nil {
 			r.clients = append(r.clients, of.Kafka.Client)
 		}
 	case "http":
@@ -159,7 +162,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 }
 
 func httpSource(p *Process, s *config.Source) (*listeners.HTTPConfig, error) {
-	secure, err := p.serverTLS(s.TLS)
+	secure, err := p.serverTLS(s.TLS.Server())
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +171,7 @@ func httpSource(p *Process, s *config.Source) (*listeners.HTTPConfig, error) {
 }
 
 func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*listeners.SyslogConfig, error) {
-	secure, err := p.serverTLS(s.TLS)
+	secure, err := p.serverTLS(s.TLS.Server())
 	if err != nil {
 		return nil, err
 	}

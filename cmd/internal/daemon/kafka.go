@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir/cmd/internal/config"
@@ -25,13 +26,28 @@ func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 	k := &p.Config.Kafka
 	c := kafka.Config{Brokers: k.Brokers, Prefix: k.Prefix, Create: k.Create, Topics: topics, Session: time.Duration(k.Session),
 		Places: p.Config.GroupsFolder(), Logger: p.Logger, Metrics: p.Metrics}
-	if k.TLS.On {
-		c.TLS = &kafka.TLS{CA: k.TLS.CA, Cert: k.TLS.Cert, Key: k.TLS.Key}
-	}
-	if k.SASL.Mechanism != "" {
-		c.SASL = &kafka.SASL{Mechanism: k.SASL.Mechanism, User: k.SASL.User, PasswordFile: k.SASL.PasswordFile}
-	}
+	secure(&c, k.TLS, k.SASL)
 	return c
+}
+
+// SourceConfig makes the settings for a client of the topics of a source.
+func (p *Process) SourceConfig(s *config.Source) kafka.Config {
+	if len(s.Brokers) == 0 {
+		return p.KafkaConfig(s.Kafka...)
+	}
+	at := slices.IndexFunc(p.Config.Collector.Sources, func(other config.Source) bool { return other.Name == s.Name })
+	c := kafka.Config{Brokers: s.Brokers, Section: fmt.Sprintf("collector.sources.%d", at), Topics: s.Kafka, Logger: p.Logger.With("source", s.Name), Metrics: p.Metrics}
+	secure(&c, s.TLS.Client(), s.SASL)
+	return c
+}
+
+func secure(c *kafka.Config, t config.ClientTLS, s config.SASL) {
+	if t.On {
+		c.TLS = &kafka.TLS{CA: t.CA, Cert: t.Cert, Key: t.Key}
+	}
+	if s.Mechanism != "" {
+		c.SASL = &kafka.SASL{Mechanism: s.Mechanism, User: s.User, PasswordFile: s.PasswordFile}
+	}
 }
 
 // openLog opens the topics that the configuration describes.

@@ -27,6 +27,7 @@ const User, Password = "weir", "a weir's secret"
 type Options struct {
 	Brokers   int               // 1 (also when 0) or 3
 	Secure    bool              // also listen with TLS, with TLS and client certificates, with SASL, and with both
+	Guarded   bool              // User has no right but those that Permit gives; of a secure one
 	Settings  map[string]string // of the brokers, in addition to ours
 	MemoryMiB int               // heap of each broker; 0 is 512, with three brokers 384
 	Measured  bool              // compile Kafka as well as Java can: twice the CPU until it is open, half afterwards
@@ -316,6 +317,10 @@ func (c *Cluster) properties(i int, voters string) []byte {
 	all["listener.security.protocol.map"] = protocols
 	if c.options.Secure {
 		maps.Copy(all, c.security())
+	}
+
+	if c.options.Guarded {
+		maps.Copy(all, guarded)
 	}
 
 	// Last, so that a test can change any of them.

@@ -70,7 +70,7 @@ func (b *bench) open() {
 	if err != nil {
 		b.T.Fatal(err)
 	}
-	b.known = NewLogs(p, j, b.pipeline.Logger)
+	b.known = NewLogs(p, j, pipeline.NewKeptCuts(p, j, b.pipeline.Logger))
 	b.close = func() {
 		if err := j.Close(); err != nil {
 			b.T.Error(err)
@@ -87,7 +87,7 @@ func (b *bench) open() {
 		b.T.Fatal(err)
 	}
 	b.source = made.(*source)
-	if err := b.known.Resend(b.T.Context()); err != nil {
+	if err := b.known.cuts.Resend(b.T.Context()); err != nil {
 		b.T.Fatal(err)
 	}
 }

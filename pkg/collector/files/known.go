@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
-	"weir/internal/telemetry"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
@@ -56,7 +54,7 @@ const lostAfter = 30 * time.Second
 type Logs struct {
 	pipeline *pipeline.Pipeline
 	journal  *journal.Journal
-	cuts     *cuts
+	cuts     *pipeline.KeptCuts
 	room     *tape.Room // of their tapes
 
 	mu       sync.Mutex
@@ -66,9 +64,8 @@ type Logs struct {
 }
 
 // NewLogs reads what a journal has of logs.
-func NewLogs(p *pipeline.Pipeline, j *journal.Journal, logger *slog.Logger) *Logs {
-	kept := &cuts{journal: j, pipeline: p, logger: logger, faults: telemetry.NewFaults(logger)}
-	k := &Logs{pipeline: p, journal: j, cuts: kept, room: tape.NewRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
+func NewLogs(p *pipeline.Pipeline, j *journal.Journal, cuts *pipeline.KeptCuts) *Logs {
+	k := &Logs{pipeline: p, journal: j, cuts: cuts, room: tape.NewRoom(), patterns: map[string]int64{}, taken: map[string]bool{}}
 	for _, log := range j.Logs() {
 		if pattern, ok := strings.CutPrefix(log.Source, patternPrefix); ok {
 			k.patterns[pattern] = log.Reached
@@ -124,10 +121,6 @@ func (k *Logs) lost(live string) *knownLog {
 	}
 	return last
 }
-
-// Resend sends the batches again that Kafka may not have had when the journal was opened. It is called before any source
-// runs.
-func (k *Logs) Resend(ctx context.Context) error { return k.cuts.resend(ctx) }
 
 // today is the number of days since 1970.
 func (k *Logs) today() int64 { return k.pipeline.Now().Unix() / 86400 }
@@ -230,14 +223,9 @@ func (k *Logs) restart(ctx context.Context, f *owner) error {
 	owned := slices.DeleteFunc(slices.Clone(k.logs), func(log *knownLog) bool { return log.owner != f })
 	k.mu.Unlock()
 	for _, log := range owned {
-		noted, outstanding, err := k.journal.Standing(ctx, log.source)
+		noted, err := k.cuts.Standing(ctx, log.source)
 		if err != nil {
 			return err
-		}
-		for _, c := range outstanding {
-			if err := k.cuts.sendAgain(ctx, c); err != nil {
-				return err
-			}
 		}
 
 		k.mu.Lock()

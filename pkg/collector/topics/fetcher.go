@@ -2,6 +2,7 @@ package topics
 
 import (
 	"context"
+	"time"
 
 	"weir/internal/kafka"
 	"weir/internal/topic"
@@ -18,6 +19,7 @@ type fetcher struct {
 	more    chan struct{} // the next records, or an error, are there
 	records []topic.Record
 	err     error
+	at      time.Time // of the answer
 }
 
 func newFetcher(reader *kafka.Reader) *fetcher {
@@ -37,6 +39,7 @@ func (f *fetcher) run(ctx context.Context) {
 			f.records, err = f.reader.Fetch(ctx)
 			return err
 		})
+		f.at = time.Now()
 		f.more <- struct{}{}
 	}
 }

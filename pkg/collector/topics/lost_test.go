@@ -140,12 +140,12 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 	}
 	k, _ := b.still()
 	o := &ownership{source: k, partition: k.possess(b.topic, 0), claim: claim}
-	r := o.reader(&takeover{note: kafkaNote{Incarnation: "i"}})
+	r, journal := o.reader(&takeover{note: kafkaNote{Incarnation: "i"}})
 	defer r.stream.Close()
 	running, cancel := context.WithCancel(b.t.Context())
 	defer cancel()
-	go r.journal.run(running)
-	defer r.journal.close()
+	go journal.run(running)
+	defer journal.close()
 	if err := r.stream.Add(running, []byte(b.line()), 1); err != nil {
 		t.Fatal(err)
 	}

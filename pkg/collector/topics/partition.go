@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"weir/internal/topic"
 	"weir/pkg/collector/pace"
@@ -22,13 +23,19 @@ var errTakeOver = errors.New("the log has to be taken over again")
 type partitionReader struct {
 	in      *pipeline.Intake
 	log     string // the partition's name
-	journal *commitJournal
 	stream  *pipeline.Stream
 	fetcher *fetcher
-	choice  *request.Choice // the form of the records, where it was found out
+	choice  *request.Choice                // the form of the records, where it was found out
+	chose   func(envelope, format string)  // notes that form
+	passed  func(position int64, end bool) // notes how far it is read, and whether all was read
 	read    readRecords
 	gone    bool // the topic was missing when last fetched
 	behind  bool // there is more to read
+
+	// confirm checks that the topic is still the one that was taken over; nil does not. doubted asks for a check now.
+	confirm  func(ctx context.Context, doubted bool) error
+	answered time.Time // when the last fetch succeeded
+	failed   bool      // the one after it did not
 }
 
 // readRecords are those that are being read, and the last one before them.
@@ -46,7 +53,7 @@ func (o *ownership) run(ctx context.Context) error {
 		return err
 	}
 
-	r := o.reader(&t)
+	r, journal := o.reader(&t)
 	defer r.stream.Close()
 	r.setBehind(true)
 
@@ -54,14 +61,12 @@ func (o *ownership) run(ctx context.Context) error {
 	living, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	go func() {
-		if err := pipeline.Contained(func() error { r.journal.run(living); return nil }); err != nil {
-			r.journal.refuse(err)
+		if err := pipeline.Contained(func() error { journal.run(living); return nil }); err != nil {
+			journal.refuse(err)
 		}
 	}()
 
-	err = pipeline.Contained(func() error {
-		return r.readAll(ctx, func(position int64) { o.source.passed(o.partition, position) })
-	})
+	err = pipeline.Contained(func() error { return r.readAll(ctx) })
 
 	// Wait for the cuts in flight, though not for long.
 	patient, done := pipeline.Draining(ctx)
@@ -69,7 +74,7 @@ func (o *ownership) run(ctx context.Context) error {
 	context.AfterFunc(patient, cancel)
 	if pipeline.IsPanic(err) {
 		r.stream.Abandon() // the next owner makes its noted cuts again
-		r.journal.close()
+		journal.close()
 		return err
 	}
 
@@ -77,15 +82,20 @@ func (o *ownership) run(ctx context.Context) error {
 	if left != nil && !errors.Is(left, topic.ErrExpelled) {
 		r.in.Logger().Info("left to the next owner", "log", r.log, "why", left)
 	}
-	r.journal.drop(unsent)
-	r.journal.close()
+	journal.drop(unsent)
+	journal.close()
 	return err
 }
 
-// reader makes the reader that continues after a takeover.
-func (o *ownership) reader(t *takeover) *partitionReader {
+// reader makes the reader that continues after a takeover, and its journal.
+func (o *ownership) reader(t *takeover) (*partitionReader, *commitJournal) {
 	member := o.partition.member
-	r := &partitionReader{in: o.source.in, log: o.name(), journal: newCommitJournal(o.source.in, o.claim, member, t), choice: t.note.choice()}
+	journal := newCommitJournal(o.source.in, o.claim, member, t)
+	r := &partitionReader{in: o.source.in, log: o.name(), choice: t.note.choice(), chose: journal.chose}
+	r.passed = func(position int64, end bool) {
+		o.source.passed(o.partition, position)
+		journal.atEnd(end)
+	}
 	if t.note.Last != nil {
 		r.read.before = *t.note.Last
 	}
@@ -95,11 +105,11 @@ func (o *ownership) reader(t *takeover) *partitionReader {
 
 	r.stream = r.in.NewStream(pipeline.StreamConfig{
 		Log: r.log, Source: o.sourceName(t.note.Incarnation), Position: t.offset, Reached: t.note.reached(),
-		Journal: r.journal, Keep: r.read.last, Member: member, NotBefore: pace.NoTime, OneRule: true,
+		Journal: journal, Keep: r.read.lastBytes, Member: member, NotBefore: pace.NoTime, OneRule: true,
 		Again: t.again, Fingerprint: t.note.Rules, Choice: r.choice,
 	})
 	r.fetcher = newFetcher(o.source.client.NewReader(o.partition.topic, o.partition.number, r.stream.Position()))
-	return r
+	return r, journal
 }
 
 // setBehind notes whether there is more to read.
@@ -108,8 +118,8 @@ func (r *partitionReader) setBehind(behind bool) {
 	r.stream.SetBehind(behind)
 }
 
-// readAll reads records, and reports each position that it has reached.
-func (r *partitionReader) readAll(ctx context.Context, reached func(position int64)) error {
+// readAll reads records, and notes each position that it has reached.
+func (r *partitionReader) readAll(ctx context.Context) error {
 	fetching, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -127,8 +137,7 @@ func (r *partitionReader) readAll(ctx context.Context, reached func(position int
 
 		position := r.stream.Position()
 		r.stream.SetLag(max(0, r.fetcher.reader.Span().End-position))
-		reached(position)
-		r.journal.atEnd(r.stream.AtEnd())
+		r.passed(position, r.stream.AtEnd())
 	}
 }
 
@@ -142,22 +151,46 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 	case pipeline.IsPanic(err):
 		return err
 	case errors.Is(err, topic.ErrTrimmed):
+		if r.confirm != nil {
+			if err := r.confirm(ctx, true); err != nil {
+				return err
+			}
+		}
 		return r.trimmed(ctx)
 	case errors.Is(err, topic.ErrPastEnd):
 		return errTakeOver
 	default:
 		r.in.Fault(err) // the client has logged it
 		r.gone = r.gone || errors.Is(err, topic.ErrNoTopic)
+		r.failed = true
 		return nil
 	}
 
 	if r.gone {
 		return errTakeOver
 	}
-	if r.behind {
+	if r.behind || r.failed {
 		r.in.Fault(nil)
 	}
+	if err := r.confirmed(ctx); err != nil {
+		return err
+	}
 	return r.feed(ctx, r.fetcher.records)
+}
+
+// doubtAfter is the time between two answers after which the topic may have been made again in between.
+const doubtAfter = 2 * time.Second
+
+// confirmed checks that fetched records are of the topic that was taken over. A topic that is deleted and made again
+// cannot be fetched for a moment, so only an answer after a failure or a pause is in doubt.
+func (r *partitionReader) confirmed(ctx context.Context) error {
+	at := r.fetcher.at
+	doubted := r.failed || at.Sub(r.answered) > doubtAfter || at.Round(0).Sub(r.answered.Round(0)) > doubtAfter // without and with the time of a suspended machine
+	r.answered, r.failed = at, false
+	if r.confirm == nil {
+		return nil
+	}
+	return r.confirm(ctx, doubted)
 }
 
 // feed gives fetched records to the stream.
@@ -207,7 +240,7 @@ func (r *partitionReader) learn(ctx context.Context) error {
 
 	r.choice = r.stream.Learn(sample, r.choice)
 	if !r.stream.Learns() && r.choice != nil {
-		r.journal.chose(r.choice.Envelope, r.choice.Format)
+		r.chose(r.choice.Envelope, r.choice.Format)
 	}
 	return nil
 }
@@ -234,8 +267,17 @@ func (r *readRecords) sample() []string {
 	return sample
 }
 
-// last returns the last record before a position, for the journal.
-func (r *readRecords) last(position int64) []byte {
+// lastBytes returns the last record before a position, for a commit's journal.
+func (r *readRecords) lastBytes(position int64) []byte {
+	last := r.last(position)
+	if last == (recordID{}) {
+		return nil
+	}
+	return last.append(nil)
+}
+
+// last returns the last record before a position; zero when it is not known.
+func (r *readRecords) last(position int64) recordID {
 	last := r.before
 	for i := r.at; i >= 0 && i < len(r.records); i-- {
 		if r.records[i].Offset < position {
@@ -243,10 +285,7 @@ func (r *readRecords) last(position int64) []byte {
 			break
 		}
 	}
-	if last == (recordID{}) {
-		return nil
-	}
-	return last.append(nil)
+	return last
 }
 
 // end forgets the records, which are read, except the last one.

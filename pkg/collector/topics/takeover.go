@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"time"
 
+	"weir/internal/kafka"
 	"weir/internal/sleep"
 	"weir/internal/topic"
 	"weir/pkg/collector/journal"
+	"weir/pkg/collector/pipeline"
 )
 
 const (
@@ -65,7 +67,7 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 	}
 
 	if err == nil {
-		err = o.verify(ctx, &t, span)
+		err = t.verify(ctx, o.source.client, o.partition.topicPartition, span)
 	}
 	if err == nil && t.whyNew != "" {
 		err = o.begin(ctx, &t, commits, span)
@@ -83,10 +85,10 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 // verify checks whether the last record that was read is unchanged: a topic that was deleted and made again has other
 // records. If the log ends before that record, an earlier record (Mark) shows whether it is the same log that was only
 // cut off, as by a leader that was not in sync. Then the records that were read are not read again.
-func (o *ownership) verify(ctx context.Context, t *takeover, span topic.Span) error {
+func (t *takeover) verify(ctx context.Context, client *kafka.Client, of topicPartition, span topic.Span) error {
 	switch {
 	case t.beyond:
-		same, other, err := o.find(ctx, t.note.Mark, span)
+		same, other, err := find(ctx, client, of, t.note.Mark, span)
 		if same {
 			t.whyNew += "; it was cut off, and its present records were read before"
 			t.offset = span.End
@@ -98,7 +100,7 @@ func (o *ownership) verify(ctx context.Context, t *takeover, span topic.Span) er
 		return nil
 	}
 
-	_, other, err := o.find(ctx, t.note.Last, span)
+	_, other, err := find(ctx, client, of, t.note.Last, span)
 	if other {
 		t.whyNew = fmt.Sprintf("its log is another one: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
@@ -109,11 +111,11 @@ func (o *ownership) verify(ctx context.Context, t *takeover, span topic.Span) er
 
 // find looks for a record that was read. It reports whether the record is there, or another in its place; neither if
 // the record was deleted.
-func (o *ownership) find(ctx context.Context, was *recordID, span topic.Span) (same, other bool, err error) {
+func find(ctx context.Context, client *kafka.Client, of topicPartition, was *recordID, span topic.Span) (same, other bool, err error) {
 	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
 		return false, false, nil
 	}
-	reader := o.source.client.NewReader(o.partition.topic, o.partition.number, was.Offset)
+	reader := client.NewReader(of.topic, of.number, was.Offset)
 	reader.MaxBytes = 1 // a batch comes whole
 	records, err := reader.Fetch(ctx)
 	if err != nil || len(records) == 0 || records[0].Offset != was.Offset {
@@ -162,14 +164,19 @@ func (o *ownership) restart() {
 // start is where a new incarnation begins: at the configured start, or at the beginning of the log if the log was made
 // after reading began, or the log that was read is gone.
 func (o *ownership) start(ctx context.Context, commits []topic.Commit, span topic.Span) (int64, error) {
-	start := o.source.config.Start
-	switch {
-	case commits[o.partition.number].Offset >= 0, o.partition.vanished, o.younger(commits):
+	if commits[o.partition.number].Offset >= 0 || o.partition.vanished || o.younger(commits) {
 		return span.Start, nil
+	}
+	return startOf(ctx, o.source.client, o.partition.topicPartition, o.source.config.Start, span, o.source.in.Now())
+}
+
+// startOf returns the offset at which a partition begins by the configured start.
+func startOf(ctx context.Context, client *kafka.Client, of topicPartition, start pipeline.Start, span topic.Span, now time.Time) (int64, error) {
+	switch {
 	case start.Latest:
 		return span.End, nil
 	case start.Before > 0:
-		return o.source.client.OffsetAt(ctx, o.partition.topic, o.partition.number, o.source.in.Now().Add(-start.Before))
+		return client.OffsetAt(ctx, of.topic, of.number, now.Add(-start.Before))
 	}
 	return span.Start, nil
 }

@@ -1,6 +1,11 @@
-// Package topics is the source of topics in Kafka, read as a member of a group. The group's commit is the journal of
-// each partition: it has the position and the batch boundaries that Kafka may not have, so that the partition's next
-// owner continues where this one ended, whichever process that is.
+// Package topics is the source of topics in Kafka, in two forms.
+//
+// As a member of a group: the group's commit is the journal of each partition. It has the position and the batch
+// boundaries that Kafka may not have, so that the partition's next owner continues where this one ended, whichever process
+// that is.
+//
+// Alone: one collector reads all partitions and keeps its positions in its own journal, as those of files. It writes
+// nothing to the Kafka that it reads.
 //
 // The package knows partitions, offsets and commits. It does not know what a record says.
 package topics
@@ -26,7 +31,7 @@ const (
 // A Config names topics, and the group that reads them.
 type Config struct {
 	Client *kafka.Client
-	Group  string // the complete name
+	Group  string // the complete name; empty for a source without a group
 	Topics []string
 	Start  pipeline.Start
 	// Session is the time without a heartbeat after which the group takes a member's partitions away; 0 is

@@ -15,6 +15,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/topic"
+	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
@@ -56,6 +57,7 @@ type bench struct {
 	source     sourceConfig // without its client
 	patience   time.Duration
 	opened     func(*running) // called before one runs
+	folder     string         // of the journal of a source without a group
 
 	lines int
 	want  map[string]int64
@@ -175,6 +177,7 @@ type running struct {
 	pipeline *pipeline.Pipeline
 	group    *pace.Group
 	sources  []pipeline.Source
+	journal  *journal.Journal // of a source without a group
 	stop     func()
 	said     *said
 }
@@ -207,6 +210,10 @@ func (b *bench) start(to pipeline.Sink, change ...func(*reading)) *running {
 		if err != nil {
 			b.t.Fatal(err)
 		}
+		if one.Kafka.Group == "" {
+			r.sources = append(r.sources, b.alone(r, in, *one.Kafka))
+			continue
+		}
 		made, err := New(in, *one.Kafka)
 		if err != nil {
 			b.t.Fatal(err)
@@ -236,6 +243,11 @@ func (b *bench) start(to pipeline.Sink, change ...func(*reading)) *running {
 		cancel()
 		ended.Wait()
 		client.Close()
+		if r.journal != nil {
+			if err := r.journal.Close(); err != nil {
+				b.t.Error(err)
+			}
+		}
 		if b.t.Failed() {
 			b.t.Log(r.said.String())
 		}

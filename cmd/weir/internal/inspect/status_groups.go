@@ -60,7 +60,7 @@ func askGroups(ctx context.Context, client topic.Log, settings *config.Config) (
 func expectedGroups(settings *config.Config) map[string][]string {
 	groups := map[string][]string{settings.AggregatorGroup(): {settings.Kafka.Prefix + daemon.Hits}}
 	for i := range settings.Collector.Sources {
-		if s := &settings.Collector.Sources[i]; s.Kind() == "kafka" {
+		if s := &settings.Collector.Sources[i]; s.Kind() == "kafka" && !s.Local() {
 			groups[settings.CollectorGroup(s)] = s.Kafka
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/output"
@@ -71,9 +72,27 @@ func (l *liveCheck) topics(ctx context.Context, client topic.Log) {
 		l.topic(ctx, client, wanted)
 	}
 	for i := range c.Collector.Sources {
-		for _, name := range c.Collector.Sources[i].Kafka {
-			l.sourceTopic(ctx, client, "source "+c.Collector.Sources[i].Name, name)
+		if s := &c.Collector.Sources[i]; len(s.Brokers) == 0 {
+			l.sourceTopics(ctx, client, s)
 		}
+	}
+}
+
+// ownBrokers checks the brokers of a source, and its topics there.
+func (l *liveCheck) ownBrokers(ctx context.Context, s *config.Source) {
+	process := &daemon.Process{Config: l.settings, Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry()}
+	client, err := kafka.Open(process.SourceConfig(s))
+	if err != nil {
+		l.judge("source "+s.Name, err, "")
+		return
+	}
+	defer client.Close()
+	l.sourceTopics(ctx, client, s)
+}
+
+func (l *liveCheck) sourceTopics(ctx context.Context, client topic.Log, s *config.Source) {
+	for _, name := range s.Kafka {
+		l.sourceTopic(ctx, client, "source "+s.Name, name)
 	}
 }
 
@@ -160,13 +179,25 @@ func milliseconds(text string) (d time.Duration, ok bool) {
 	return time.Duration(n) * time.Millisecond, true
 }
 
+// fetchable tries to fetch a record: describing a topic and reading it are two rights.
+func fetchable(ctx context.Context, reader topic.Reader) error {
+	_, err := reader.Fetch(ctx)
+	if errors.Is(err, topic.ErrTrimmed) { // just now
+		return nil
+	}
+	return err
+}
+
 func (l *liveCheck) sourceTopic(ctx context.Context, client topic.Log, thing, name string) {
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	spans, err := client.Offsets(ctx, name)
-	records := int64(0)
-	for _, span := range spans {
+	records, fetched := int64(0), false
+	for number, span := range spans {
 		records += span.End - span.Start
+		if err == nil && !fetched && span.End > span.Start {
+			fetched, err = true, fetchable(ctx, client.Reader(name, number, span.Start, 1))
+		}
 	}
 	l.judge(thing, err, "topic "+name+": "+output.Counted(len(spans), "partition")+", "+output.Counted(int(records), "record"))
 }

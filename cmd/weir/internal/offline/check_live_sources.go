@@ -17,7 +17,8 @@ import (
 	"weir/pkg/request"
 )
 
-// source checks that the files of a source can be read, or that its address can be listened on. kafka checks its topics.
+// source checks that the files of a source can be read, or that its address can be listened on, or its topics at
+// brokers of its own. kafka checks the other topics.
 func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 	thing := "source " + s.Name
 	for _, pattern := range s.File {
@@ -32,6 +33,10 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 	}
 
 	switch s.Kind() {
+	case "kafka":
+		if len(s.Brokers) > 0 {
+			l.ownBrokers(ctx, s)
+		}
 	case "http":
 		l.listens(ctx, thing, "tcp", s.HTTP)
 	case "syslog":

@@ -191,3 +191,49 @@ func settingsWith(t *testing.T, text string) *config.Config {
 	}
 	return settings
 }
+
+// A topic of another Kafka is asked for with the source's own user, who may do nothing but describe and read it.
+func TestLiveTopicOfAnotherKafka(t *testing.T) {
+	cluster := kafkatest.Real(t, kafkatest.Options{Secure: true, Guarded: true})
+	client := kafkatest.Client(t, kafka.Config{Brokers: cluster.Addresses(), Create: true})
+	if err := client.EnsureTopics(running.Within(t, time.Minute), topic.Topic{Name: "logs", Partitions: 2}); err != nil {
+		t.Fatal(err)
+	}
+	producer := client.Appender(topic.AppenderConfig{Topic: "logs", Partitions: 2})
+	if err := producer.Send(t.Context(), topic.Message{Partition: 1, Value: []byte("a line")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := producer.Close(running.Within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+
+	folder := running.Folder(t)
+	password := filepath.Join(folder, "password")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(password, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(kafkatest.Password)
+	settings := func(topic string) *config.Config {
+		return settingsWith(t, fmt.Sprintf(
+			"data: %s\ncollector: {sources: [{name: shop, kafka: [%s], brokers: [%s], tls: {ca: %q}, sasl: {mechanism: plain, user: %s, password_file: %q}, commit: local}]}",
+			folder, topic, cluster.Listener("SASLTLS")[0], cluster.Certificates.Authority, kafkatest.User, password))
+	}
+	want := func(topic string, source string) {
+		t.Helper()
+		wantAsked(t, settings(topic), "data true", "store true", "kafka true not used", "source shop "+source,
+			"collector.sources.0.tls.ca true", "collector.sources.0.sasl.password_file true")
+	}
+
+	want("logs", `false topic logs: user "weir" may not do this: Topic Authorization Failed; an administrator permits it: kafka-acls.sh`)
+	cluster.Permit(t, "logs", "Describe", true)
+	want("logs", `false fetching logs/1: user "weir" may not do this`)
+	cluster.Permit(t, "logs", "Read", true)
+	want("logs", "true topic logs: 2 partitions, 1 record")
+	cluster.Permit(t, "lags", "Describe", true)
+	want("lags", "false topic lags: the topic does not exist")
+	write("a guess")
+	want("logs", `false the brokers refuse user "weir": wrong password, or no such user for plain`)
+}

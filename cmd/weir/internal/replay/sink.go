@@ -54,7 +54,8 @@ func httpSourceOf(settings *config.Config) (string, error) {
 		if source.Kind() != "http" {
 			continue
 		}
-		return source.TLS.URL(source.HTTP), nil
+		secure := source.TLS.Server()
+		return secure.URL(source.HTTP), nil
 	}
 	return "", exit.Wrongf("the configuration has no http source to send to; give --to http://127.0.0.1:7402, or --topic")
 }
