@@ -287,6 +287,32 @@ func TestGroupWhoseCoordinatorMoves(t *testing.T) {
 	}
 }
 
+// A member waits until members that share partitions in another way have left, and logs what it waits for.
+func TestGroupOfAnotherVersion(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		var log lines
+		config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		client := kafkatest.Client(t, config)
+		name := newTopic(t, client, 2)
+		other, err := kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{ID: name, Topics: []string{name}, Brokers: config.Brokers,
+			GroupBalancers: []kafkago.GroupBalancer{kafkago.RangeGroupBalancer{}}, SessionTimeout: 6 * time.Second, HeartbeatInterval: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wait.Until(t, "the other member to have joined", func() bool { // a new cluster makes the coordinator first
+			_, err := other.Next(within(t, time.Minute))
+			return err == nil
+		})
+		l := newLedger(t)
+		join(t, client, topic.Group{Name: name, Topics: map[string]int{name: 2}}, l.own("one"))
+		wait.Until(t, "the log to say what is waited for", log.has("it has members of another version"))
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l.await("one", 2)
+	})
+}
+
 func TestGroupEndsWithAnOwnersError(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	broken := errors.New("the store went back")
