@@ -94,7 +94,7 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 	}
 
 	a.list = a.newList(listTopic{config.Client, config.BlocklistTopic}, name)
-	registerLag(config.Metrics, config.Partitions, a.statuses, a.outside)
+	registerGauges(config.Metrics, config.Partitions, a.statuses, a.outside)
 	return a, nil
 }
 
@@ -245,7 +245,6 @@ func (a *Aggregator) release(p *partition) {
 	defer a.mu.Unlock()
 	if a.held[p.number] == p {
 		delete(a.held, p.number)
-		a.metrics.forget(p.number)
 	}
 }
 

@@ -1,7 +1,6 @@
 package aggregator
 
 import (
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,9 +27,6 @@ type metrics struct {
 	swept       prometheus.Counter
 	storeErrors *prometheus.CounterVec
 	checkpoint  prometheus.Histogram
-	hot         *total
-	dirty       *total
-	waiting     *total
 }
 
 type batchMetrics struct {
@@ -77,30 +73,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 
 	m.checkpoint = telemetry.Register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_aggregator_checkpoint_seconds",
 		Help: "How long writing a checkpoint took.", Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 5}}))
-	m.hot = newTotal(r, "weir_aggregator_hot_keys", "Windows in memory.")
-	m.dirty = newTotal(r, "weir_aggregator_dirty_keys", "Windows that have changed since they were written.")
-	m.waiting = newTotal(r, "weir_aggregator_waiting_hits", "Hits that wait for the store to answer.")
 	return m
-}
-
-// A total is a gauge that is the sum over our partitions.
-type total struct {
-	gauge prometheus.Gauge
-	mu    sync.Mutex
-	of    map[int]int
-	sum   int
-}
-
-func newTotal(r prometheus.Registerer, name, help string) *total {
-	return &total{gauge: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})), of: map[int]int{}}
-}
-
-func (t *total) set(number, n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sum += n - t.of[number]
-	t.of[number] = n
-	t.gauge.Set(float64(t.sum))
 }
 
 // blocked notes a block that is published, so long after the request that began it.
@@ -116,19 +89,5 @@ func (m *metrics) showRules(set *rule.Set) {
 		for _, limit := range r.Limits {
 			m.broken.WithLabelValues(r.Name, r.Mode.String(), limit.Text)
 		}
-	}
-}
-
-// show tells how a partition stands.
-func (m *metrics) show(s *PartitionStatus) {
-	m.hot.set(s.Partition, s.Hot)
-	m.dirty.set(s.Partition, s.Dirty)
-	m.waiting.set(s.Partition, s.Waiting)
-}
-
-// forget leaves out a partition that is not ours any more.
-func (m *metrics) forget(number int) {
-	for _, t := range []*total{m.hot, m.dirty, m.waiting} {
-		t.set(number, 0)
 	}
 }

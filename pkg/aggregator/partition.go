@@ -247,5 +247,4 @@ func (p *partition) show() {
 		s.Written = new(storedAt.UTC())
 	}
 	p.shown.Store(s)
-	p.metrics.show(s)
 }

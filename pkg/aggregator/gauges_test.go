@@ -14,6 +14,7 @@ import (
 	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
 	"weir/pkg/hit"
+	"weir/test/metric"
 )
 
 const lagPatience = 15 * time.Second
@@ -34,7 +35,7 @@ func (l *lab) lagIs(r *prometheus.Registry, since *time.Time) {
 		want = strings.Replace(want, "partitions 1", "partitions 0", 1) +
 			"# HELP weir_aggregator_lag_records Records that wait to be counted, where that is known.\n# TYPE weir_aggregator_lag_records gauge\nweir_aggregator_lag_records{partition=\"0\"} 0\n"
 	}
-	if err := testutil.GatherAndCompare(r, strings.NewReader(want)); err != nil {
+	if err := testutil.GatherAndCompare(r, strings.NewReader(want), "weir_aggregator_lag_unknown_partitions", "weir_aggregator_lag_records"); err != nil {
 		l.t.Error(err)
 	}
 }
@@ -44,7 +45,7 @@ func (l *lab) lagIs(r *prometheus.Registry, since *time.Time) {
 func TestALagThatIsNotKnown(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	r := prometheus.NewRegistry()
-	registerLag(r, 1, l.agg.statuses, l.agg.outside)
+	registerGauges(r, 1, l.agg.statuses, l.agg.outside)
 	p := l.takes()
 	l.agg.hold(p)
 	taken := l.now
@@ -71,15 +72,37 @@ func TestALagThatIsNotKnown(t *testing.T) {
 	}
 }
 
+// What is in memory is that of all our partitions, and nothing when they are another's.
+func TestGaugesOfWindows(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	r := prometheus.NewRegistry()
+	registerGauges(r, 1, l.agg.statuses, l.agg.outside)
+	p := l.takes()
+	l.agg.hold(p)
+	hot := func(want float64) {
+		t.Helper()
+		if got, _ := metric.Value(t, r, "weir_aggregator_hot_keys"); got != want {
+			t.Errorf("%v hot keys, want %v", got, want)
+		}
+	}
+
+	hot(0)
+	l.hits("192.0.2.1", 1)
+	l.settle(p)
+	hot(1)
+	l.agg.release(p)
+	hot(0)
+}
+
 // An aggregator outside the group, because Kafka hangs, has no partitions: then no lag is known.
 func TestALagOutsideTheGroup(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	r := prometheus.NewRegistry()
-	registerLag(r, 1, l.agg.statuses, l.agg.outside)
+	registerGauges(r, 1, l.agg.statuses, l.agg.outside)
 	unknown := func(want string) {
 		t.Helper()
 		text := "# HELP weir_aggregator_lag_unknown_partitions Partitions of which nobody knows how many records wait.\n# TYPE weir_aggregator_lag_unknown_partitions gauge\nweir_aggregator_lag_unknown_partitions " + want + "\n"
-		if err := testutil.GatherAndCompare(r, strings.NewReader(text)); err != nil {
+		if err := testutil.GatherAndCompare(r, strings.NewReader(text), "weir_aggregator_lag_unknown_partitions"); err != nil {
 			t.Error(err)
 		}
 		if got := l.agg.Status().CaughtUp; got != (want == "0") {
