@@ -21,24 +21,18 @@ type changed struct {
 }
 
 // forget forgets all.
-func (c *changed) forget() { c.replayed, c.corrected = nil, nil }
+func (c *changed) forget() { c.replayed, c.corrected = map[string]struct{}{}, map[string]bool{} }
 
 // skipped notes that hits were skipped which a window has already.
 func (c *changed) skipped(w *windows.Window) {
 	if w.Verdict == nil || !w.Verdict.Listed {
 		return
 	}
-	if c.replayed == nil {
-		c.replayed = map[string]struct{}{}
-	}
 	c.replayed[w.Name] = struct{}{}
 }
 
 // moved notes that a window's verdict is another than the list has.
 func (c *changed) moved(w *windows.Window) {
-	if c.corrected == nil {
-		c.corrected = map[string]bool{}
-	}
 	c.corrected[w.Name] = c.corrected[w.Name] || !w.Verdict.Listed
 	w.Verdict.Listed, w.Index = true, windows.IndexSet
 }

@@ -157,7 +157,7 @@ func (p *Publisher) Superseded(ctx context.Context, name string, entry *blocklis
 
 // Restart has all that is live be published again, for the log of hits is another.
 func (p *Publisher) Restart() {
-	p.changed.replayed = nil
+	clear(p.changed.replayed)
 	p.walk.note.since = unknown
 }
 
