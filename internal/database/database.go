@@ -20,6 +20,7 @@
 package database
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,19 +81,11 @@ type DB struct {
 // Open opens the folder, and creates a missing one for its owner alone: keys are addresses and names. After ErrBroken
 // it may be called again.
 func Open(ctx context.Context, o Options) (*DB, error) {
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.MemoryBytes = cmp.Or(o.MemoryBytes, 64<<20)
+	o.WriteBytes = cmp.Or(o.WriteBytes, o.MemoryBytes/8)
+
 	d := &DB{real: o.FS == nil, log: o.Log, written: make(chan struct{}, 1)}
-	if d.log == nil {
-		d.log = slog.New(slog.DiscardHandler)
-	}
-
-	o.Log = d.log
-	if o.MemoryBytes == 0 {
-		o.MemoryBytes = 64 << 20
-	}
-	if o.WriteBytes == 0 {
-		o.WriteBytes = o.MemoryBytes / 8
-	}
-
 	if d.real {
 		o.FS = vfs.Default
 	}

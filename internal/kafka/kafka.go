@@ -133,9 +133,7 @@ func Open(config Config) (*Client, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 
 	c := &Client{config: config, dialer: newDialer(config), errorLog: newErrorLog(config.Logger, config.Metrics)}
 	if config.SASL != nil {

@@ -24,6 +24,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,7 @@ type Collector struct {
 
 // Open locks the folder and reads its journal. Close unlocks it.
 func Open(config Config) (*Collector, error) {
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	config.pace = pace.New(config.Logger, time.Now)
 	p := pipeline.New(pipeline.Config{
 		Folder: filepath.Join(config.Folder, "rules"), Late: config.Late, Ahead: config.Ahead, Sink: config.Sink, Partitions: config.Partitions,

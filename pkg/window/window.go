@@ -32,6 +32,7 @@
 package window
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -150,12 +151,8 @@ type rare struct {
 
 // New makes a Policy, or says everything that is wrong with c.
 func New(c Config) (*Policy, error) {
-	if c.Remember == 0 {
-		c.Remember = DefaultRemember
-	}
-	if c.Subwindows == 0 {
-		c.Subwindows = 1
-	}
+	c.Remember = cmp.Or(c.Remember, DefaultRemember)
+	c.Subwindows = cmp.Or(c.Subwindows, 1)
 	if err := c.validate(); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,10 +49,7 @@ func (s *Store) fence(ctx context.Context, partition int) (store.Fence, error) {
 
 // Write applies all changes, or none.
 func (s *Store) Write(ctx context.Context, partition int, fence store.Fence, changes []store.Change) (store.Fence, error) {
-	named := fence.String()
-	if named == "" {
-		named = "nobody" // a caller without a fence does not own a partition that was never taken
-	}
+	named := cmp.Or(fence.String(), "nobody") // a caller without a fence does not own a partition that was never taken
 	found, done, err := s.run(ctx, partition, named, fence.Next(), changes)
 	if err != nil {
 		return found, fmt.Errorf("writing %d changes of partition %d to Redis: %w", len(changes), partition, err)

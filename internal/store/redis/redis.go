@@ -29,6 +29,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -80,10 +81,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, prefix: o.Prefix, expire: o.Expire.Milliseconds()}
-	if s.prefix == "" {
-		s.prefix = "weir:"
-	}
+	s := &Store{client: client, prefix: cmp.Or(o.Prefix, "weir:"), expire: o.Expire.Milliseconds()}
 	if err := s.check(ctx); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}

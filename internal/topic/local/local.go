@@ -106,9 +106,7 @@ var _ topic.Log = (*Log)(nil)
 func Open(ctx context.Context, o Options) (*Log, error) {
 	o.TailBytes = cmp.Or(o.TailBytes, defaultTail)
 	o.RetainEvery = cmp.Or(o.RetainEvery, time.Minute)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Now == nil {
 		o.Now = time.Now
 	}

@@ -110,9 +110,7 @@ func NewFromUpstream(config Config, upstream Upstream) (*Follower, error) {
 }
 
 func newFollower(config Config) *Follower {
-	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
-	}
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	if config.Now == nil {
 		config.Now = time.Now
 	}

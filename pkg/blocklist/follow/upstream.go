@@ -65,12 +65,9 @@ func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the enforcer to follow: %q is no URL such as https://host:7421", u.URL)
 	}
-	if u.Client == nil {
-		u.Client = &http.Client{}
-	}
 
 	// A redirect to another host would otherwise get the API key.
-	u.Client = origin.Stay(u.Client)
+	u.Client = origin.Stay(cmp.Or(u.Client, &http.Client{}))
 	u.Wait = cmp.Or(u.Wait, defaultWait)
 	u.Patience = cmp.Or(u.Patience, defaultPatience)
 	return &upstreamSource{Follower: f, Upstream: u, base: base}, nil
