@@ -72,7 +72,7 @@ func TestALagThatIsNotKnown(t *testing.T) {
 	}
 }
 
-// What is in memory is that of all our partitions, and nothing when they are another's.
+// The gauges count the windows of all our partitions, and none when these are another's.
 func TestGaugesOfWindows(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	r := prometheus.NewRegistry()
