@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,12 +41,13 @@ type Cluster struct {
 	jars    string
 	id      string
 	brokers []*broker
+	ports   []port // of all
 }
 
 type broker struct {
-	properties string         // path of its file
-	ports      map[string]int // by the listener's name
-	running    *process       // nil when it is stopped
+	properties string          // path of its file
+	ports      map[string]port // by the listener's name
+	running    *process        // nil when it is stopped
 }
 
 // listeners are those of a secure broker, by name, with their protocols.
@@ -111,7 +111,7 @@ func (c *Cluster) Addresses() []string { return c.Listener("PLAINTEXT") }
 func (c *Cluster) Listener(name string) []string {
 	var addresses []string
 	for _, b := range c.brokers {
-		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", b.ports[name]))
+		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", b.ports[name].number))
 	}
 	return addresses
 }
@@ -178,6 +178,9 @@ func (c *Cluster) Stop() {
 	for i := range c.brokers {
 		c.Kill(i)
 	}
+	for _, p := range c.ports {
+		p.release()
+	}
 	os.RemoveAll(c.folder)
 }
 
@@ -241,7 +244,7 @@ func (c *Cluster) lastWords(broker int) string {
 	return string(bytes.Join(lines[max(0, len(lines)-5):], []byte(" | ")))
 }
 
-// layOut finds ports for all brokers and writes their properties.
+// layOut reserves ports for all brokers and writes their properties.
 func (c *Cluster) layOut() error {
 	names := []string{"PLAINTEXT", "CONTROLLER"}
 	if c.options.Secure {
@@ -250,12 +253,16 @@ func (c *Cluster) layOut() error {
 
 	var voters []string
 	for i := range c.options.Brokers {
-		ports, err := freePorts(names)
-		if err != nil {
-			return err
+		ports := map[string]port{}
+		for _, name := range names {
+			reserved, err := reservePort()
+			if err != nil {
+				return err
+			}
+			ports[name], c.ports = reserved, append(c.ports, reserved)
 		}
 		c.brokers = append(c.brokers, &broker{ports: ports, properties: filepath.Join(c.folder, fmt.Sprintf("broker-%d.properties", i))})
-		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", i, ports["CONTROLLER"]))
+		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", i, ports["CONTROLLER"].number))
 	}
 
 	if err := os.WriteFile(c.logging(), []byte(logging), 0o644); err != nil {
@@ -307,7 +314,7 @@ func (c *Cluster) properties(i int, voters string) []byte {
 	protocols := "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
 	var addresses []string
 	for _, name := range slices.Sorted(maps.Keys(b.ports)) {
-		addresses = append(addresses, fmt.Sprintf("%s://127.0.0.1:%d", name, b.ports[name]))
+		addresses = append(addresses, fmt.Sprintf("%s://127.0.0.1:%d", name, b.ports[name].number))
 		if protocol := listeners[name]; protocol != "" {
 			protocols += "," + name + ":" + protocol
 		}
@@ -374,18 +381,4 @@ func newClusterID() string {
 	rand.Read(id)
 	id[0] &= 0x7f // an id that began with a dash would read as an option
 	return base64.RawURLEncoding.EncodeToString(id)
-}
-
-// freePorts returns ports without a listener at the moment.
-func freePorts(names []string) (map[string]int, error) {
-	ports := map[string]int{}
-	for _, name := range names {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("finding a free port: %w", err)
-		}
-		defer listener.Close()
-		ports[name] = listener.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
 }
