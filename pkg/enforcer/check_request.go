@@ -42,7 +42,7 @@ var dialects = map[string]*dialect{
 	"nginx":         {http.StatusForbidden, []headerReader{byURI, byURL}},
 	"ingress-nginx": {http.StatusForbidden, []headerReader{{nil, readOriginalURL}}},
 	"traefik":       {http.StatusTooManyRequests, []headerReader{{nil, readForwarded}}},
-	"caddy":         {http.StatusTooManyRequests, []headerReader{{nil, readForwarded}}},
+	"caddy":         {http.StatusTooManyRequests, []headerReader{{nil, readCaddy}}},
 	"envoy":         {http.StatusTooManyRequests, []headerReader{byItself}},
 }
 
@@ -98,13 +98,31 @@ func readOriginalURL(q *request.Request, r *http.Request) {
 	}
 }
 
-// readForwarded reads the headers of Traefik and Caddy.
+// readForwarded reads the headers of Traefik.
 func readForwarded(q *request.Request, r *http.Request) {
 	q.Method, q.Host = header(r, "X-Forwarded-Method"), r.Host
 	if host := header(r, "X-Forwarded-Host"); host != "" {
 		q.Host = host
 	}
 	setTarget(q, header(r, "X-Forwarded-Uri"))
+}
+
+// readCaddy reads the headers of Caddy. Its target may be the one that the client sent (orig_uri), in a form that servers
+// in Go serve: scheme:/path, or host:port after CONNECT, which is passed on as /. A # is a part of the path.
+func readCaddy(q *request.Request, r *http.Request) {
+	readForwarded(q, r)
+	target := header(r, "X-Forwarded-Uri")
+	if colon := strings.IndexByte(target, ':'); colon > 0 && target[0] != '/' && !strings.HasPrefix(target[colon:], "://") {
+		switch {
+		case strings.HasPrefix(target[colon:], ":/"):
+			setTarget(q, target[colon+1:])
+		case q.Method == http.MethodConnect:
+			setTarget(q, "/")
+		}
+	}
+	if strings.IndexByte(q.Path, '#') >= 0 {
+		q.Path = strings.ReplaceAll(q.Path, "#", "%23")
+	}
 }
 
 func hasForwarded(r *http.Request) bool {

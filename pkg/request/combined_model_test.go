@@ -70,7 +70,13 @@ func twinCombined(line string) (r Request, ok bool) {
 		return r, false
 	}
 	twinSplit(twinUnescape(tail[1]), &r)
-	r.Referrer, r.Agent = twinKnown(tail[4]), twinAgent(tail[5])
+	r.Referrer, r.Agent = strings.Trim(twinKnown(tail[4]), " \t"), strings.Trim(twinAgent(tail[5]), " \t")
+	if r.Referrer == "-" {
+		r.Referrer = ""
+	}
+	if r.Agent == "-" {
+		r.Agent = ""
+	}
 	return r, twinNumbers(twinUnescape(tail[2]), twinUnescape(tail[3]), &r)
 }
 

@@ -160,8 +160,8 @@ func (p *jsonParser) fill(r *Request) error {
 	// Errors of these texts are ignored: a client writes them, and must not make its line unread.
 	ownPath := p.fillURL(m, r)
 	_ = setUser(nil, r, p.text(m.roles[roleUser]))
-	r.Agent = p.text(m.roles[roleAgent])
-	r.Referrer = p.text(m.roles[roleReferrer])
+	r.Agent = known(bare(p.text(m.roles[roleAgent])))
+	r.Referrer = known(bare(p.text(m.roles[roleReferrer])))
 	r.Forwarded = p.text(m.roles[roleForwarded])
 	p.addFurther(m, ownPath, r)
 	// It decodes the texts that are set in r by now.

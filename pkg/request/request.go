@@ -129,7 +129,7 @@ func (r *Request) text(name string) *string {
 
 // add keeps a further field that has a value.
 func (r *Request) add(name, value string) {
-	if value != "" && value != "-" {
+	if value = bare(value); value != "" && value != "-" {
 		r.Fields = append(r.Fields, Field{name, value})
 	}
 }

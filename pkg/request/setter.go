@@ -61,6 +61,15 @@ func known(text string) string {
 	return text
 }
 
+// bare is the value of a header without the spaces and tabs around it. In HTTP they are not part of the value, and checks
+// and most applications do not get them. But nginx logs the tabs, and a client would have many spellings of one key.
+func bare(value string) string {
+	if value == "" || value[0] > ' ' && value[len(value)-1] > ' ' {
+		return value
+	}
+	return strings.Trim(value, " \t")
+}
+
 func setFurther(s *step, r *Request, text string) *Unread {
 	r.add(s.name, text)
 	return nil
@@ -230,12 +239,12 @@ func setBytesCLF(s *step, r *Request, text string) *Unread {
 }
 
 func setAgent(_ *step, r *Request, text string) *Unread {
-	r.Agent = known(text)
+	r.Agent = known(bare(text))
 	return nil
 }
 
 func setReferrer(_ *step, r *Request, text string) *Unread {
-	r.Referrer = known(text)
+	r.Referrer = known(bare(text))
 	return nil
 }
 

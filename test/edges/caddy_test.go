@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/pkg/blocklist"
 	"weir/test/locked"
 	"weir/test/wait"
 )
@@ -45,6 +46,24 @@ func TestCaddyWithLargeHeaders(t *testing.T) {
 			t.Errorf("%s: %+v", client, got)
 		}
 	}
+}
+
+// A check has the path that the client sent, as the log has it, also if the site changes the path before it asks.
+func TestCaddyAsksForThePathThatWasSent(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	url, said := s.caddy("\treverse_proxy ", "\turi strip_prefix /app\n\trewrite /old/* /new\n\tmethod /old/* PUT\n\treverse_proxy ")
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, "path:/app/signin")
+	s.order(blocklist.OrderBlock, "path:/old/x")
+	s.order(blocklist.OrderBlock, "method:PUT")
+	for _, path := range []string{"/app/signin", "/app/%73ignin?a=b", "//app/signin", "/old/x"} {
+		wants(t, path, http.StatusTooManyRequests, func() answer { return ask(t, goodClient, url+path) })
+	}
+	for _, path := range []string{"/signin", "/app/other", "/old/y"} {
+		wants(t, path, http.StatusOK, func() answer { return ask(t, goodClient, url+path) })
+	}
+	wait.Until(t, "the log has the path", func() bool { return strings.Contains(said.String(), `"uri":"/app/%73ignin?a=b"`) })
 }
 
 // In the early data of HTTP/3 a client can send requests with the address of someone else. So the file has Caddy serve

@@ -72,6 +72,30 @@ func TestEnvoyAsksAboutLongRequests(t *testing.T) {
 	}
 }
 
+// The log has the path that the client sent, as the check has it, also if the route changes the path. A client's header
+// does not change it.
+func TestEnvoyLogsThePathThatWasSent(t *testing.T) {
+	t.Parallel()
+	for what, replace := range map[string][]string{"alone": nil, "behind a load balancer": {"# xff_num_trusted_hops: 1", "xff_num_trusted_hops: 1"}} {
+		s := newSite(t)
+		url, said := s.envoy(append(replace, `- match: {prefix: "/"}`, `- match: {prefix: "/app/"}
+                          route: {cluster: app, prefix_rewrite: "/"}
+                        - match: {prefix: "/"}`)...)
+		awaitEdge(t, url)
+		for _, path := range []string{"/app/one", "/two"} {
+			for _, headers := range [][]string{nil, {"X-Envoy-Original-Path", "/forged"}, {"X-Envoy-Original-Path", "/forged", "X-Forwarded-For", "10.0.0.1", "X-Envoy-Internal", "true"}} {
+				wants(t, path, http.StatusOK, func() answer { return ask(t, goodClient, url+path, headers...) })
+			}
+			wait.Until(t, what+": the log has "+path+" three times", func() bool { return strings.Count(said.String(), `"path":"`+path+`"`) == 3 })
+		}
+		if strings.Contains(said.String(), "/forged") {
+			t.Errorf("%s: the log has the client's header:\n%s", what, said)
+		}
+		s.order(blocklist.OrderBlock, "path:/app/one")
+		wants(t, "a blocked path", http.StatusTooManyRequests, func() answer { return ask(t, goodClient, url+"/app/one") })
+	}
+}
+
 // Envoy reads no port in X-Forwarded-For: it takes the balancer for the client, as docs/edges.md warns.
 func TestEnvoyBehindABalancerThatWritesPorts(t *testing.T) {
 	s := newSite(t)

@@ -89,6 +89,63 @@ func TestNginxWithoutAHost(t *testing.T) {
 	}
 }
 
+// A client cannot vary its key by tabs, which nginx logs and applications do not get: one key is counted, and refused.
+func TestNginxHasOneSpellingOfAKey(t *testing.T) {
+	s := newSite(t)
+	address := loopback + ":" + freePort(t)
+	const format = `$remote_addr [$time_local] "$request" $status "$http_x_api_key"`
+	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+		"access_log /var/log/nginx/access.log weir;", "log_format key '"+format+"';\n    access_log /var/log/nginx/access.log key;",
+		"proxy_set_header Referer $http_referer;", "proxy_set_header Referer $http_referer;\n            proxy_set_header X-Tenant $http_x_api_key;"))
+	awaitEdge(t, "http://"+address)
+	keys := []string{"k-1", "k-1\t", "\tk-1", "k-1 \t\t ", "\t k-1\t"}
+	for _, key := range keys {
+		if got := raw(t, goodClient, address, "GET /api HTTP/1.1\nX-Api-Key: "+key); !strings.Contains(got, " 200 ") {
+			t.Fatalf("%q: %s", key, got)
+		}
+	}
+	parser := must(request.NewParser(format, request.Options{}))
+	wait.Until(t, "all lines have the key", func() bool {
+		count := 0
+		for line := range strings.Lines(read(log)()) {
+			var r request.Request
+			if parser.Parse(strings.TrimSpace(line), &r) == nil {
+				if key, _ := r.Field("http_x_api_key"); key == "k-1" {
+					count++
+				}
+			}
+		}
+		return count == len(keys)
+	})
+	s.order(blocklist.OrderBlock, "tenant:k-1")
+	for _, key := range keys {
+		wait.Until(t, "a check refuses "+key, func() bool {
+			return strings.Contains(raw(t, goodClient, address, "GET /api HTTP/1.1\nX-Api-Key: "+key), " 429 ")
+		})
+	}
+}
+
+// nginx lets a request in when one of its checks does, if a location has satisfy any, and Weir's lets in all that it does
+// not refuse. So the file shows how to let addresses in without a password instead.
+func TestNginxStillAsksForPasswords(t *testing.T) {
+	const trusted = "127.0.0.69"
+	s := newSite(t)
+	address := loopback + ":" + freePort(t)
+	passwords := write(t, filepath.Join(t.TempDir(), "users"), "alice:{PLAIN}secret\n")
+	text := snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+		"# geo $weir_realm {", "geo $weir_realm {", "192.0.2.0/24 off;", trusted+" off;",
+		"# auth_basic $weir_realm;", "auth_basic $weir_realm;", "# auth_basic_user_file /etc/nginx/users;", "auth_basic_user_file "+passwords+";")
+	nginx(t, text)
+	wait.Until(t, "nginx answers", func() bool { return asks(t, address, "GET /", "alice", "secret") == http.StatusOK })
+	for from, want := range map[string]string{goodClient: " 401 ", trusted: " 200 "} {
+		if got := raw(t, from, address, "GET / HTTP/1.1"); !strings.Contains(got, want) {
+			t.Errorf("%s: %s", from, got)
+		}
+	}
+	s.order(blocklist.OrderBlock, trusted)
+	wait.Until(t, "the address is refused", func() bool { return strings.Contains(raw(t, trusted, address, "GET / HTTP/1.1"), " 429 ") })
+}
+
 // With the line that the file has as a comment, no request passes without an enforcer.
 func TestNginxClosed(t *testing.T) {
 	s := newSite(t)
