@@ -8,12 +8,14 @@ import (
 
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
+	"weir/test/real"
 	"weir/test/wait"
 )
 
 // A user with no right but to describe and read a topic reads it, and the cluster's topics and groups stay as they were.
 // Whatever else is wrong is named, with what to do, and reading begins once it is right.
 func TestATopicThatMayOnlyBeRead(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	cluster := kafkatest.Real(t, kafkatest.Options{Secure: true, Guarded: true})
 	b := newAloneBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 3)
@@ -80,6 +82,7 @@ func TestATopicThatMayOnlyBeRead(t *testing.T) {
 
 // A topic that does not exist is not made by looking for it, although the brokers would.
 func TestAMissingTopicIsNotMade(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	cluster := kafkatest.Real(t, kafkatest.Options{Settings: map[string]string{"auto.create.topics.enable": "true"}})
 	b := newAloneBench(t, kafka.Config{Brokers: cluster.Addresses()}, 1)

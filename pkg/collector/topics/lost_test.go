@@ -14,6 +14,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/topic"
 	"weir/pkg/collector/pipeline"
+	"weir/test/real"
 	"weir/test/sink"
 	"weir/test/wait"
 )
@@ -160,6 +161,7 @@ func TestACutThatTheGroupRefusesIsDropped(t *testing.T) {
 // A partition that cannot be read for a while, although it has more records, keeps the others waiting, and no hit
 // comes too late. One that stays unreadable does so for half a minute.
 func TestAPartitionWithoutALeader(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	t.Run("for a while", func(t *testing.T) {
 		t.Parallel()
