@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	heartbeatEvery = 250 * time.Millisecond // also how late a member may learn that others came or went
+	heartbeatEvery = 500 * time.Millisecond // also how late a member may learn that others came or went
 	rejoinPause    = 500 * time.Millisecond
 	leavePatience  = 3 * time.Second // for leaving, once all partitions were given up
 	watchEvery     = time.Second
