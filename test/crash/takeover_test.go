@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/test/real"
 )
 
 // longSession is longer than any test waits: partitions of a process that was killed move only when it is removed from
@@ -15,6 +16,7 @@ const longSession = 25 * time.Minute
 
 // An aggregator that is killed and starts again counts its partitions at once, alone and next to another one.
 func TestAKilledAggregatorThatStartsDoesNotWaitForItsSession(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	begun := time.Now()
 	r := newBranch(t, 4, limited)
@@ -52,6 +54,7 @@ func TestAKilledAggregatorThatStartsDoesNotWaitForItsSession(t *testing.T) {
 
 // A collector that reads a topic, is killed and starts again reads its partitions at once.
 func TestAKilledCollectorThatStartsDoesNotWaitForItsSession(t *testing.T) {
+	real.Long(t)
 	t.Parallel()
 	brokers := kafkatest.Shared(t).Addresses()
 	shipper := newShipper(t, brokers, 1)
