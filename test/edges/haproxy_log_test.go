@@ -39,7 +39,10 @@ func TestHAProxyLongRequest(t *testing.T) {
 	if got := raw(t, goodClient, strings.TrimPrefix(url, "http://"), "GET /"+strings.Repeat("a", 8000)+" HTTP/1.1"); !strings.Contains(got, " 200 ") {
 		t.Fatal(got)
 	}
-	wait.Until(t, "it is in the log", func() bool { return strings.Contains(lines(said.String()), "GET /aaaa") })
+	wait.Until(t, "it and the refusal are in the log", func() bool {
+		log := lines(said.String())
+		return strings.Contains(log, "GET /aaaa") && strings.Contains(log, "refused manual")
+	})
 	log := lines(said.String())
 	marksRefusals(t, log)
 	parser := must(request.NewParser("weir", request.Options{}))
