@@ -37,6 +37,9 @@ func PartClient(patience time.Duration) (*http.Client, error) {
 // ErrAnswer means that there was an answer, but not a status.
 var ErrAnswer = errors.New("answers")
 
+// ErrNoStatusYet is an ErrAnswer of a part that is starting.
+var ErrNoStatusYet = fmt.Errorf("%w", ErrAnswer)
+
 // maxAnswerOfPart is how many bytes of a part's answer are read.
 const maxAnswerOfPart = 16 << 20
 
@@ -50,7 +53,11 @@ func Status(ctx context.Context, url, key string) ([]byte, error) {
 	}
 	status, text, err := Get(ctx, client, url, key)
 	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("it %w %d %s: %.200s", ErrAnswer, status, http.StatusText(status), bytes.TrimSpace(text))
+		answers := ErrAnswer
+		if status == http.StatusServiceUnavailable {
+			answers = ErrNoStatusYet
+		}
+		err = fmt.Errorf("it %w %d %s: %.200s", answers, status, http.StatusText(status), bytes.TrimSpace(text))
 	}
 	return text, err
 }

@@ -89,6 +89,9 @@ func (p *partStatus) ask(ctx context.Context, url, key string) {
 	p.Reached = err == nil || errors.Is(err, ask.ErrAnswer)
 	if err != nil {
 		p.Error = err.Error()
+		if errors.Is(err, ask.ErrNoStatusYet) {
+			p.CaughtUp = new(bool) // it has not looked what waits
+		}
 		return
 	}
 

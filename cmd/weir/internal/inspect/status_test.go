@@ -89,7 +89,7 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 	shows(t, ctx, settings, []string{"Not caught up: the collector has not read or sent everything.", "weir.aggregator 0 2 0 records -"})
 	starting := ""
 	part.Says.Store(&starting)
-	shows(t, ctx, settings, []string{"All have caught up.", "it answers 503 Service Unavailable: starting"})
+	shows(t, ctx, settings, []string{"Not caught up: the collector starts, and does not report its state yet.", "it answers 503 Service Unavailable: starting"})
 
 	part.Says.Store(new(behind))
 	done := make(chan *status)

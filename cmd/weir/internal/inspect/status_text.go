@@ -88,7 +88,11 @@ func (s *status) waits() string {
 	}
 
 	for _, part := range s.Parts {
-		if part.CaughtUp != nil && !*part.CaughtUp {
+		switch {
+		case part.CaughtUp == nil || *part.CaughtUp:
+		case part.Error != "":
+			texts = append(texts, "the "+part.Part+" starts, and does not report its state yet")
+		default:
 			texts = append(texts, "the "+part.Part+" has not read or sent everything")
 		}
 	}
