@@ -3,10 +3,12 @@ package files
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"weir/test/wait"
 )
@@ -45,4 +47,33 @@ func TestALogThatIsDeletedIsClosed(t *testing.T) {
 		return true
 	})
 	wait.Until(t, "nothing is read twice", requests(60))
+}
+
+// A log whose files are gone costs no memory: a process that runs for months sees many such logs, for example one an hour.
+func TestALogThatIsDeletedCostsNoMemory(t *testing.T) {
+	b := newBench(t, "access.log")
+	var later atomic.Int64
+	b.pipeline.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	f := b.family("access.log")
+	b.Log("access.log", 50)
+	f.settle(t)
+	if len(f.logs) != 1 {
+		t.Fatalf("%d logs are open, want one", len(f.logs))
+	}
+	kept := weak.Make(f.logs[0].tape)
+
+	if err := os.Remove(b.Path("access.log")); err != nil {
+		t.Fatal(err)
+	}
+	later.Store(int64(2 * closeAfter))
+	f.scan()
+	f.tidy()
+	if len(f.logs) != 0 {
+		t.Fatalf("%d logs are open, want none", len(f.logs))
+	}
+	runtime.GC()
+	if kept.Value() != nil {
+		t.Error("the log's tape, with its buffer, is still in memory")
+	}
+	runtime.KeepAlive(f)
 }

@@ -328,8 +328,9 @@ func (m *Member) Released() {
 }
 
 func (m *Member) free() {
+	m.wake = nil // it refers to all that the log has in memory
 	if m.wants != NoTime {
-		m.wants, m.wake, m.progressed = NoTime, nil, m.group.now()
+		m.wants, m.progressed = NoTime, m.group.now()
 	}
 }
 
