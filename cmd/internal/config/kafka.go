@@ -92,6 +92,10 @@ func (b *Brokers) FromYAML(v yamlfile.Value) {
 	*b = nil
 	for _, element := range addresses {
 		address := element.Text()
+		if strings.Contains(address, "@") { // checked first, so that no other message shows the password
+			element.Faultf("write only host:9092, and set sasl with user and password_file", "the address contains a user or password, which logs would show")
+			continue
+		}
 		if err := checkHostPort(address, "9092"); err != nil {
 			element.Fault(err)
 			continue

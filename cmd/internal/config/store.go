@@ -46,15 +46,16 @@ func (s *Store) FromYAML(v yamlfile.Value) {
 
 // checkRedis returns what is wrong with a Redis URL. The standard library does not read several hosts.
 func checkRedis(text string) error {
-	if _, after, found := strings.Cut(text, "@"); found { // checked first, so that no other message shows the password
+	if at := strings.LastIndex(text, "@"); at >= 0 { // checked first, so that no other message shows the password
+		after, _, _ := strings.Cut(text[at+1:], "?")
 		return fmt.Errorf("the URL contains a user or password, which logs would show; write redis://%s and set user and password_file next to it", after)
 	}
+	text, query, _ := strings.Cut(text, "?") // no message shows the query: it may have a password
 	scheme, rest, ok := strings.Cut(text, "://")
 	if !ok || (scheme != "redis" && scheme != "rediss") {
 		return fmt.Errorf("%q is not the address of a Redis; write it as redis://host:6379/0, or rediss:// for TLS", text)
 	}
 
-	rest, query, _ := strings.Cut(rest, "?")
 	values, err := url.ParseQuery(query)
 	for name := range values {
 		if name != "master" {
@@ -63,7 +64,7 @@ func checkRedis(text string) error {
 	}
 
 	if err != nil {
-		return fmt.Errorf("%q has an unknown query; only ?master=NAME is possible", text)
+		return fmt.Errorf("%q has an unknown query; only ?master=NAME is possible, and a password in password_file next to it", text)
 	}
 	hosts, database, _ := strings.Cut(rest, "/")
 	if strings.Trim(database, "0123456789") != "" || len(database) > 5 {
