@@ -130,6 +130,41 @@ func TestATopicThatIsMadeAgain(t *testing.T) {
 	}
 }
 
+// A topic that is made again while nothing is fetched from it, as while our own Kafka is away, can be fetched at the old
+// position without any failure. It is noticed all the same.
+func TestATopicThatIsMadeAgainDuringAPause(t *testing.T) {
+	onBoth(t, func(t *testing.T, config kafka.Config) {
+		b := newAloneBench(t, config, 1)
+		b.make()
+		b.produce(20)
+		c := b.start(b.sink)
+		b.sink.Await(t, b.want)
+		b.sink.Set(func() { b.sink.Blocked = true })
+		b.produce(5000) // so many that it waits for the sink in the middle of what it has fetched
+		wait.Until(t, "the first to be in a batch", func() bool { return c.Status().Sources[0].Logs[0].Position > 20 })
+		paused := time.Now()
+		b.delete()
+		b.make()
+		const lines, key = 6000, "198.51.100.1"
+		var messages []topic.Message
+		for range lines {
+			_, rest, _ := strings.Cut(b.line(), " ")
+			messages = append(messages, topic.Message{Value: []byte(key + " " + rest)})
+		}
+		b.write(messages...)
+		wait.Until(t, "a pause", func() bool { return time.Since(paused) > doubtAfter })
+		b.sink.Set(func() { b.sink.Blocked = false })
+		counted := func() int64 {
+			keys, _ := b.sink.Counted(t)
+			return keys["per-ip "+key]
+		}
+		wait.Until(t, "the new topic to be counted", func() bool { return counted() >= lines && c.Status().CaughtUp })
+		if n := counted(); n != lines {
+			t.Errorf("%d of %d records are counted", n, lines)
+		}
+	})
+}
+
 // A topic may be made again with fewer partitions, and grow later.
 func TestATopicThatIsMadeAgainWithFewerPartitions(t *testing.T) {
 	b := newAloneBench(t, embedded(t), 3)
