@@ -110,6 +110,8 @@ func (o *Owned) Read(ctx context.Context, space store.Space, keys [][]byte) ([][
 // A reading is one that goes on in a goroutine of its own.
 type reading struct {
 	done     <-chan struct{}
+	fence    store.Fence // ours when the reading began; writes of ours may follow before the values are awaited
+	unsure   bool        // as of an Owned, then
 	values   [][]byte
 	found    store.Fence
 	err      error
@@ -118,7 +120,7 @@ type reading struct {
 
 // begin begins to read the values of some keys.
 func (o *Owned) begin(ctx context.Context, space store.Space, keys [][]byte) *reading {
-	r := &reading{}
+	r := &reading{fence: o.Fence, unsure: o.unsure}
 	o.apart(func() {
 		defer func() { r.panicked = recover() }()
 		ctx, cancel := context.WithTimeout(ctx, callPatience)
@@ -144,6 +146,9 @@ func (o *Owned) await(r *reading) ([][]byte, error) {
 	}
 	if r.err != nil {
 		return nil, r.err
+	}
+	if r.fence != o.Fence && (r.found == r.fence || r.unsure && r.found == r.fence.Next()) {
+		return r.values, nil // the partition was ours then, and a write of ours has found since that it still was
 	}
 	return r.values, o.check(r.found)
 }
