@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/output"
 	"weir/internal/origin"
 	"weir/internal/regular"
 )
@@ -114,5 +115,5 @@ func Detail(text []byte) string {
 	if json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
 		return ""
 	}
-	return ": " + problem.Detail
+	return ": " + output.Printable(problem.Detail)
 }

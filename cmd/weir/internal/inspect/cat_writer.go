@@ -152,16 +152,16 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 		part = fmt.Sprintf(", part %d", b.Part)
 	}
 
-	w.printf("%d/%d  %s from %d to %d%s, batch boundary at %s, rules %s: %s\n", b.Partition, b.Offset, b.Source, b.From, b.To, part,
-		backtest.Instant(h.Clock), h.Fingerprint, output.Counted(len(b.Hits), "hit"))
+	w.printf("%d/%d  %s from %d to %d%s, batch boundary at %s, rules %s: %s\n", b.Partition, b.Offset, output.Printable(b.Source), b.From, b.To, part,
+		backtest.Instant(h.Clock), output.Printable(h.Fingerprint), output.Counted(len(b.Hits), "hit"))
 	for _, h := range b.Hits {
 		switch {
 		case h.Cost == 0:
-			w.printf("    %s  %s  %s  forget its counts (%s)\n", h.Time, h.Rule, output.Printable(h.Key), h.Unblock)
+			w.printf("    %s  %s  %s  forget its counts (%s)\n", h.Time, output.Printable(h.Rule), output.Printable(h.Key), h.Unblock)
 		case h.Cost > 1:
-			w.printf("    %s  %s  %s  cost %d\n", h.Time, h.Rule, output.Printable(h.Key), h.Cost)
+			w.printf("    %s  %s  %s  cost %d\n", h.Time, output.Printable(h.Rule), output.Printable(h.Key), h.Cost)
 		default:
-			w.printf("    %s  %s  %s\n", h.Time, h.Rule, output.Printable(h.Key))
+			w.printf("    %s  %s  %s\n", h.Time, output.Printable(h.Rule), output.Printable(h.Key))
 		}
 	}
 }
@@ -219,9 +219,9 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 		until = "until " + backtest.Instant(e.Until).String()
 	}
 
-	w.printf("%d  %s  %s  blocked from %s %s", offset, e.Rule, output.Printable(e.Key), backtest.Instant(e.From), until)
+	w.printf("%d  %s  %s  blocked from %s %s", offset, output.Printable(e.Rule), output.Printable(e.Key), backtest.Instant(e.From), until)
 	if e.Limit != "" {
-		w.printf(", %d hits broke %s, level %d", e.Count, e.Limit, e.Level)
+		w.printf(", %d hits broke %s, level %d", e.Count, output.Printable(e.Limit), e.Level)
 	}
 	if e.Source == blocklist.Manual {
 		w.printf(", by %s: %s", output.Printable(e.By), output.Printable(e.Why))

@@ -188,7 +188,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	}
 	var b strings.Builder
 	for _, entry := range x.Entries {
-		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.Target(), entry.Rule, entry.UntilText(), entry.WhyText())
+		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.Target(), entry.RuleName(), entry.UntilText(), entry.WhyText())
 	}
 
 	for _, order := range x.Orders {
@@ -210,7 +210,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 
 // text writes the counts for people, next to the entries on the list.
 func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry) {
-	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", k.Rule, output.Printable(k.Key), shown.Instant(k.At), k.Partition, k.Where)
+	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", output.Printable(k.Rule), output.Printable(k.Key), shown.Instant(k.At), k.Partition, k.Where)
 	var rows []string
 	for _, l := range k.Limits {
 		clears := "clear"

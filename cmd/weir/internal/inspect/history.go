@@ -195,7 +195,7 @@ func (s *story) outcome(key, where string) error {
 
 // row returns the event as a row for people.
 func (e *event) row() string {
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", backtest.Instant(e.at.UnixMilli()), shown.Event(e.what, e.Order), e.Rule, e.Target(), e.rest())
+	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", backtest.Instant(e.at.UnixMilli()), shown.Event(e.what, e.Order), e.RuleName(), e.Target(), e.rest())
 }
 
 func (e *event) rest() string {

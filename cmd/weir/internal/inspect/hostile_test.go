@@ -11,15 +11,15 @@ import (
 
 func TestHostileTextsAreShownInOneLine(t *testing.T) {
 	const hostile = "a\n\x1b[2Jb\tc"
-	e := shown.Entry{Entry: blocklist.Entry{Rule: "per-user", Key: hostile, Fields: map[string]string{"user": hostile}, Source: blocklist.Manual, By: hostile, Why: hostile,
+	e := shown.Entry{Entry: blocklist.Entry{Rule: hostile, Key: hostile, Fields: map[string]string{"user": hostile}, Source: blocklist.Manual, By: hostile, Why: hostile,
 		Order: blocklist.OrderBlock, Until: blocklist.Never}}
 	change := watchChange{Entry: e, what: blocklist.EventOrdered}
 	top := &strings.Builder{}
-	if err := showTop(top, "text", []*topKey{{Rule: "per-user", Key: hostile}}); err != nil {
+	if err := showTop(top, "text", []*topKey{{Rule: hostile, Key: hostile}}); err != nil {
 		t.Fatal(err)
 	}
 	counted := &strings.Builder{}
-	(&countedKey{Rule: "per-user", Key: hostile}).text(counted, nil)
+	(&countedKey{Rule: hostile, Key: hostile}).text(counted, nil)
 	for name, text := range map[string]string{
 		"watch": change.text(time.UnixMilli(0)), "top": top.String(), "explain": counted.String(),
 	} {

@@ -125,7 +125,7 @@ func showTop(w io.Writer, form string, keys []*topKey) error {
 			if key.Blocked != nil {
 				listed = map[bool]string{true: "yes", false: "-"}[*key.Blocked]
 			}
-			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", key.Rule, output.Printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
+			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", output.Printable(key.Rule), output.Printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
 		}
 	}
 

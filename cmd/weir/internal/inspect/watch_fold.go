@@ -117,7 +117,7 @@ func clock(t time.Time) string { return t.Local().Format("15:04:05") }
 
 // text returns the change as a line.
 func (c *watchChange) text(now time.Time) string {
-	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(now), c.word(), c.Target(), c.Rule)
+	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(now), c.word(), c.Target(), c.RuleName())
 	if c.what != blocklist.EventLifted {
 		line += "  " + c.lasts()
 	}

@@ -279,7 +279,7 @@ func (w *listWriter) tables(rows []string) error {
 }
 
 func listRow(e *shown.Entry) string {
-	rule := e.Rule
+	rule := e.RuleName()
 	if !e.Blocks() {
 		rule = shown.Kind(e.Order)
 	}

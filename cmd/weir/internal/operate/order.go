@@ -180,7 +180,7 @@ func (o *orderCommand) confirm(c *cobra.Command, affected []string) error {
 		return nil
 	}
 	if !output.IsTerminal(c.InOrStdin()) {
-		return exit.Wrongf("this affects %s: add --yes to do it anyway", strings.Join(affected, "; "))
+		return exit.Wrongf("this affects %s: add --yes to do it anyway", output.Printable(strings.Join(affected, "; ")))
 	}
 
 	text := "This affects:\n"
@@ -220,7 +220,7 @@ func (a *orderAnswer) where(at string) string {
 		text += "It affects " + output.Printable(strings.Join(a.Affects, "; ")) + ".\n"
 	}
 	if a.Note != "" {
-		text += "Note: " + a.Note + ".\n"
+		text += "Note: " + output.Printable(a.Note) + ".\n"
 	}
 
 	return text

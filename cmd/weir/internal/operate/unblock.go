@@ -76,7 +76,7 @@ func (u *unblockCommand) run(c *cobra.Command, key string) error {
 			return err
 		}
 	} else if len(around) > 0 { // a script: those of the version before have no --yes
-		fmt.Fprintf(c.ErrOrStderr(), "weir: warning: this affects %s; the next version will need --yes for that\n", strings.Join(around, "; "))
+		fmt.Fprintf(c.ErrOrStderr(), "weir: warning: this affects %s; the next version will need --yes for that\n", output.Printable(strings.Join(around, "; ")))
 	}
 
 	return u.change(c, http.MethodDelete, blocksPath, query, nil, func(a *orderAnswer) string { return a.unblocked(key) })
@@ -138,7 +138,7 @@ func (a *orderAnswer) unblocked(key string) string {
 	var b strings.Builder
 	for i := range a.Lifted {
 		e := &a.Lifted[i]
-		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.Target(), e.Rule, e.UntilText(), limitWords(e))
+		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.Target(), e.RuleName(), e.UntilText(), limitWords(e))
 		if inner := addressesOf(key); inner.IsValid() && isAround(e, inner) {
 			fmt.Fprintf(&b, "That was the block of the network around %s: everyone in %s is let in again.\n", key, e.Target())
 		}

@@ -30,6 +30,9 @@ func (e *Entry) Target() string {
 	return output.Printable(e.Key)
 }
 
+// RuleName returns the name of the entry's rule.
+func (e *Entry) RuleName() string { return output.Printable(e.Rule) }
+
 // UntilText describes the end as a part of a sentence.
 func (e *Entry) UntilText() string {
 	if e.Until == blocklist.Never {
@@ -45,7 +48,7 @@ func (e *Entry) WhyText() string {
 	case e.Source == blocklist.Manual:
 		text = fmt.Sprintf("by %s: %s", output.Printable(e.By), output.Printable(e.Why))
 	case e.Limit != "":
-		text = fmt.Sprintf("%d hits broke %s", e.Count, e.Limit)
+		text = fmt.Sprintf("%d hits broke %s", e.Count, output.Printable(e.Limit))
 	}
 
 	if e.Level > 1 {
