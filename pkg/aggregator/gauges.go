@@ -22,7 +22,7 @@ func registerGauges(r prometheus.Registerer, partitions int, statuses func() map
 	}
 	telemetry.Register(r, &gauges{partitions, statuses, outside,
 		desc("weir_aggregator_lag_records", "Records that wait to be counted, where that is known.", "partition"),
-		desc("weir_aggregator_lag_unknown_partitions", "Partitions of which nobody knows how many records wait."),
+		desc("weir_aggregator_lag_unknown_partitions", "Partitions whose lag is unknown."),
 		desc("weir_aggregator_hot_keys", "Windows in memory."),
 		desc("weir_aggregator_dirty_keys", "Windows that have changed since they were written."),
 		desc("weir_aggregator_waiting_hits", "Hits that wait for the store to answer."),

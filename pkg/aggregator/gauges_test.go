@@ -30,7 +30,7 @@ func (l *lab) lagIs(r *prometheus.Registry, since *time.Time) {
 	if s.CaughtUp != (since == nil) {
 		l.t.Errorf("caught up: %v", s.CaughtUp)
 	}
-	want := "# HELP weir_aggregator_lag_unknown_partitions Partitions of which nobody knows how many records wait.\n# TYPE weir_aggregator_lag_unknown_partitions gauge\nweir_aggregator_lag_unknown_partitions 1\n"
+	want := "# HELP weir_aggregator_lag_unknown_partitions Partitions whose lag is unknown.\n# TYPE weir_aggregator_lag_unknown_partitions gauge\nweir_aggregator_lag_unknown_partitions 1\n"
 	if since == nil {
 		want = strings.Replace(want, "partitions 1", "partitions 0", 1) +
 			"# HELP weir_aggregator_lag_records Records that wait to be counted, where that is known.\n# TYPE weir_aggregator_lag_records gauge\nweir_aggregator_lag_records{partition=\"0\"} 0\n"
@@ -101,7 +101,7 @@ func TestALagOutsideTheGroup(t *testing.T) {
 	registerGauges(r, 1, l.agg.statuses, l.agg.outside)
 	unknown := func(want string) {
 		t.Helper()
-		text := "# HELP weir_aggregator_lag_unknown_partitions Partitions of which nobody knows how many records wait.\n# TYPE weir_aggregator_lag_unknown_partitions gauge\nweir_aggregator_lag_unknown_partitions " + want + "\n"
+		text := "# HELP weir_aggregator_lag_unknown_partitions Partitions whose lag is unknown.\n# TYPE weir_aggregator_lag_unknown_partitions gauge\nweir_aggregator_lag_unknown_partitions " + want + "\n"
 		if err := testutil.GatherAndCompare(r, strings.NewReader(text), "weir_aggregator_lag_unknown_partitions"); err != nil {
 			t.Error(err)
 		}

@@ -189,7 +189,7 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	what = fmt.Sprintf("the rule %s counts by %s, and a client that sends another one with each request is never blocked", r.Name, name)
 	// Without any part that is the client's own, the key is shared by everybody who sends the same text.
 	if !slices.ContainsFunc(r.Key.parts, func(p part) bool { return !r.isAtWill(p) }) {
-		return what + ", while anyone can have all others blocked who send the same one", "write key: ip, or key: [ip, " + name + "] next to a rule with key: ip"
+		return what + ", and a client that sends the same one as others can get them blocked", "write key: ip, or key: [ip, " + name + "] next to a rule with key: ip"
 	}
 
 	// A rule that counts at least the same requests, by a part of the same key that the client cannot change.

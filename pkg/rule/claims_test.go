@@ -79,7 +79,7 @@ func TestClaimsThatLowerCounts(t *testing.T) {
 func TestKeysThatClientsChange(t *testing.T) {
 	const (
 		escapes = "sends another one with each request is never blocked; add a rule"
-		frames  = "never blocked, while anyone can have all others blocked who send the same one"
+		frames  = "never blocked, and a client that sends the same one as others can get them blocked"
 	)
 	for rules, want := range map[string]string{
 		`{name: a, key: agent}`:                                                                                  "by agent, and a client that " + "sends another one with each request is " + frames,

@@ -72,11 +72,11 @@ func (s *Source) checkTLS(v yamlfile.Value) {
 func (s *Source) checkBrokers(v yamlfile.Value) {
 	own := v.Has("brokers")
 	if own && len(s.Brokers) == 0 && !v.Key("brokers").Faulty() {
-		v.Key("brokers").Faultf("write brokers: [host:9092]", "a topic is read from a Kafka, and embedded is none")
+		v.Key("brokers").Faultf("write brokers: [host:9092]", "embedded is not a Kafka that a source can read")
 	}
 	for _, key := range []string{"tls", "sasl"} {
 		if !own && v.Has(key) {
-			v.Key(key).Faultf("add brokers to the source, or write kafka: {"+key+": …}", "%s is for brokers of the source's own, and it names none", key)
+			v.Key(key).Faultf("add brokers to the source, or write kafka: {"+key+": …}", "%s is for the source's own brokers, and the source names none", key)
 		}
 	}
 
@@ -89,7 +89,7 @@ func (s *Source) checkBrokers(v yamlfile.Value) {
 	case !slices.Contains(known, s.Commit):
 		v.Key("commit").Faultf(nearest.Suggest(s.Commit, known, "write one of "), "%q is not known here", s.Commit)
 	case s.Commit == commitGroup && own:
-		v.Key("commit").Faultf("write commit: local, or leave brokers out and name them in kafka.brokers", "Weir has no group at a source's own brokers")
+		v.Key("commit").Faultf("write commit: local, or leave brokers out and name them in kafka.brokers", "Weir joins no group at a source's own brokers")
 	}
 }
 

@@ -323,7 +323,7 @@ func (q *queue) task(ctx context.Context, do func(context.Context) error) error 
 	t := &task{done: make(chan error, 1), do: func(closing context.Context) error {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(closing, func() { cancel(errLogClosed) })()
+		defer context.AfterFunc(closing, func() { cancel(errUnwritten) })()
 		return do(ctx)
 	}}
 	q.mu.Lock()

@@ -110,10 +110,10 @@ func (w *writer) settle(closing context.Context, calls []call, messages []queued
 		w.await(closing, time.After(w.waits))
 		w.reload(closing)
 	}
-	w.answer(calls, messages, nil, errLogClosed)
+	w.answer(calls, messages, nil, errUnwritten)
 }
 
-var errLogClosed = topic.Errorf(topic.ErrClosed, "the log was closed before this was written")
+var errUnwritten = topic.Errorf(topic.ErrClosed, "the log was closed before this was written")
 
 // try writes some calls once. When it fails, the write may have been done or not.
 func (w *writer) try(closing context.Context, calls []call, messages []queued) (*write, error) {
@@ -261,5 +261,5 @@ func (w *writer) finish() {
 	for _, t := range tasks {
 		t.done <- errClosed
 	}
-	w.answer(w.calls, w.messages, nil, errLogClosed)
+	w.answer(w.calls, w.messages, nil, errUnwritten)
 }

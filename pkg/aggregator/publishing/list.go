@@ -286,7 +286,7 @@ func (l *List) Follow(ctx context.Context) {
 			reader.SetNext(span.Start)
 			continue
 		case err != nil:
-			continue // said by the reader, with the pause that belongs to it
+			continue // the reader logs it, and has paused
 		}
 
 		last = max(last, span.End)
@@ -335,10 +335,11 @@ func (l *List) read(ctx context.Context, from, to int64, each func(*topic.Record
 	return nil
 }
 
-// A doubt is since when a log ends before what is known to be in it. A new leader may say so for a moment.
+// A doubt is the time since which a log seems to end before records that are known to be in it. After a change of the
+// leader that may be so for a moment.
 type doubt struct{ since time.Time }
 
-// lasts says whether it has been so for too long for that.
+// lasts reports whether it has been so for longer than that moment.
 func (d *doubt) lasts(short bool, now time.Time) bool {
 	if !short {
 		d.since = time.Time{}
@@ -369,7 +370,7 @@ func (l *List) look(ctx context.Context, r *topic.Record) {
 	record, err := blocklist.DecodeRecord(r.Key, r.Value)
 	switch {
 	case err != nil:
-		return // readers of the list say it
+		return // readers of the list log it
 	case record.Mark != nil:
 		l.adopt(record.Mark.List, r.Offset)
 	case record.Entry != nil || r.Value == nil:

@@ -46,12 +46,12 @@ type Member struct {
 	shares     bool      // it shares a log with others
 	began      time.Time // when it began to have something to read
 	empty      time.Time // when it is known to have had nothing to read, if it shares
-	reached    int64     // all older hits were sent, or will never be; noTime when nothing is known
+	reached    int64     // all older hits were sent, or will never be; NoTime when nothing is known
 	settled    int64     // all older hits are known to be in Kafka
 	hasMore    bool      // there is something to read
 	catchingUp bool      // it has read a backlog older than its lateness, and not all newer requests yet
 	waiting    bool      // others stop it: missing progress is not its own problem
-	wants      int64     // it is held, and wants to send up to this time; noTime when it is not held
+	wants      int64     // it is held, and wants to send up to this time; NoTime when it is not held
 	wake       func()    // called when it may be possible to send
 	keptBy     *Member   // the one that was last seen to keep it from that
 	progressed time.Time
@@ -213,7 +213,7 @@ func (m *Member) Span() int64 {
 	return m.Slack()
 }
 
-// move wakes the members that are no longer held, after a member has moved on from a request time; noTime stands for
+// move wakes the members that are no longer held, after a member has moved on from a request time; NoTime stands for
 // any change.
 func (g *Group) move(was int64) {
 	now := g.now()
@@ -300,7 +300,7 @@ func (m *Member) Ask(at int64, wake func()) bool {
 	return false
 }
 
-// limit is the request time up to which the member may send: noTime when it waits for a member of unknown time, beyond
+// limit is the request time up to which the member may send: NoTime when it waits for a member of unknown time, beyond
 // all times when it waits for none.
 func (m *Member) limit() int64 {
 	newest := int64(math.MaxInt64)

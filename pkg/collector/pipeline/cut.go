@@ -18,7 +18,7 @@ type Cut struct {
 	journal.Cut
 
 	span  int64 // how much request time it may cover, ms
-	first int64 // the newest request time with its first request, Unix ms; noTime before that
+	first int64 // the newest request time with its first request, Unix ms; NoTime before that
 	begun time.Time
 	wake  chan<- struct{} // of the stream
 	then  []func(error)   // called once Kafka has all of it, or has refused it

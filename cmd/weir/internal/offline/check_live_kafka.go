@@ -39,7 +39,7 @@ func (l *liveCheck) kafka(ctx context.Context) {
 		if former := daemon.FormerBroker(l.settings.BrokerFolder()); former != nil {
 			err = former
 		}
-		l.judge("kafka", err, "not used; no process runs on the topics in "+found)
+		l.judge("kafka", err, "no kafka.brokers; no process runs on Weir's own topics in "+found)
 		return
 	}
 
@@ -59,7 +59,7 @@ func (l *liveCheck) cluster(ctx context.Context, client topic.Log) bool {
 	defer cancel()
 	cluster, err := client.Cluster(ctx)
 	if len(l.settings.Kafka.Brokers) == 0 {
-		l.judge("kafka", err, "not used; a process runs on the topics in "+l.settings.StoreFolder())
+		l.judge("kafka", err, "no kafka.brokers; a process runs on Weir's own topics in "+l.settings.StoreFolder())
 		return err == nil
 	}
 	l.judge("kafka", err, strings.Join(l.settings.Kafka.Brokers, ", ")+": "+output.Counted(len(cluster.Brokers), "broker"))

@@ -38,7 +38,7 @@ func TestLiveTopics(t *testing.T) {
 	const fixed = "\nkafka: {hits: {partitions: 16}, events: {partitions: 4}}"
 	folder := running.Folder(t)
 	embeddedIn := settingsWith(t, "data: "+folder+fixed)
-	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: will be made", "kafka true not used; no process runs on the topics in "+folder+"/store: will be made")
+	wantAsked(t, embeddedIn, "data true", "store true "+folder+"/store: will be made", "kafka true no kafka.brokers; no process runs on Weir's own topics in "+folder+"/store: will be made")
 
 	former := filepath.Join(embeddedIn.BrokerFolder(), "partitions")
 	if err := os.MkdirAll(former, 0o700); err != nil {
@@ -60,7 +60,7 @@ func TestLiveTopics(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantAsked(t, embeddedIn, "data true", "store true",
-		"kafka true not used; a process runs on the topics in "+folder+"/store",
+		"kafka true no kafka.brokers; a process runs on Weir's own topics in "+folder+"/store",
 		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=172800000",
 		"topic weir.blocklist true 1 partition, cleanup.policy=compact",
 		"topic weir.events true does not exist; the first part that needs it creates it, with 4 partitions")
@@ -223,7 +223,7 @@ func TestLiveTopicOfAnotherKafka(t *testing.T) {
 	}
 	want := func(topic string, source string) {
 		t.Helper()
-		wantAsked(t, settings(topic), "data true", "store true", "kafka true not used", "source shop "+source,
+		wantAsked(t, settings(topic), "data true", "store true", "kafka true no kafka.brokers", "source shop "+source,
 			"collector.sources.0.tls.ca true", "collector.sources.0.sasl.password_file true")
 	}
 
