@@ -80,7 +80,7 @@ func compile(l layout, o Options) (*scanner, error) {
 		v.loose = v.fromClient()
 	}
 
-	spaced := neverBeginsWithSpace(tokens[0])
+	spaced := len(tokens) > 0 && neverBeginsWithSpace(tokens[0])
 	if err := claimSlots(variables, o); err != nil {
 		return nil, err
 	}

@@ -221,6 +221,9 @@ func TestRefusedFormats(t *testing.T) {
 		{`$time_iso8601 costs $`, "no variable's name"},
 		{`${time_iso8601`, "no variable's name"},
 		{`log_format`, "unknown format"},
+		{`LogFormat`, "has no time"},
+		{`LogFormat ""`, "has no time"},
+		{`log_format x '';`, "unknown format"},
 		{``, "unknown format"},
 	}
 	for _, test := range tests {
