@@ -4,7 +4,9 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +66,33 @@ func TestCaddyAsksForThePathThatWasSent(t *testing.T) {
 		wants(t, path, http.StatusOK, func() answer { return ask(t, goodClient, url+path) })
 	}
 	wait.Until(t, "the log has the path", func() bool { return strings.Contains(said.String(), `"uri":"/app/%73ignin?a=b"`) })
+}
+
+// Caddy serves other spellings of a site's host, and writes them to no log of the site. So the file for Debian has one log
+// for all sites, also next to logs of their own.
+func TestCaddyLogsEverySpellingOfAHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	port, folder := freePort(t), t.TempDir()
+	log := filepath.Join(folder, "access.log")
+	text := snippet(t, "../debian/caddy/weir.caddy", "127.0.0.1:7421", s.address, "127.0.0.1:7429", loopback+":"+freePort(t), "bind 127.0.0.1", "bind "+loopback,
+		"/var/log/caddy/access.log", log, "\tservers {\n", "\tadmin off\n\tauto_https off\n\thttp_port "+port+"\n\tdefault_bind "+loopback+"\n\tservers {\n")
+	text += "http://shop.example, http://*.shops.example {\n\timport weir\n\treverse_proxy " + s.app + "\n}\n" +
+		"http://blog.example {\n\timport weir\n\tlog {\n\t\toutput file " + filepath.Join(folder, "blog.log") + "\n\t}\n\treverse_proxy " + s.app + "\n}\n" +
+		"http:// {\n\timport weir\n\trespond other\n}\n"
+	run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(folder, "Caddyfile"), text))
+	url := "http://" + loopback + ":" + port
+	awaitEdge(t, url)
+	for number, host := range []string{"shop.example", "SHOP.example", "Shop.Example:80", "[shop.example]", "shop.example:", "a.shops.example", "A.SHOPS.example", "blog.example", "bloG.example"} {
+		path := "/" + strconv.Itoa(number)
+		if got := sendTo(t, goodClient, http.MethodGet, url+path, host); got.status != http.StatusOK || got.body == "other" {
+			t.Errorf("%s: %+v", host, got)
+		}
+		wait.Until(t, "the log has "+host, func() bool {
+			said, _ := os.ReadFile(log)
+			return strings.Count(string(said), `"uri":"`+path+`"`) == 1
+		})
+	}
 }
 
 // In the early data of HTTP/3 a client can send requests with the address of someone else. So the file has Caddy serve

@@ -146,6 +146,48 @@ func TestNginxStillAsksForPasswords(t *testing.T) {
 	wait.Until(t, "the address is refused", func() bool { return strings.Contains(raw(t, trusted, address, "GET / HTTP/1.1"), " 429 ") })
 }
 
+// A check stays one whatever the server around it sets: a cache for all answers, a limit for bodies, subrequests in the log,
+// and rewrite lines, which nginx also runs for subrequests.
+func TestNginxAsksInAnyServer(t *testing.T) {
+	for _, file := range []string{"../edge/nginx.conf", "../debian/nginx/snippets/weir.conf"} {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			folder, port := t.TempDir(), freePort(t)
+			around := "proxy_cache_path " + filepath.Join(folder, "cache") + " keys_zone=all:1m;\n" +
+				"proxy_cache all;\nproxy_cache_valid any 1m;\nproxy_ignore_headers Cache-Control;\nlog_subrequest on;\n"
+			rewrites := "if (!-e $request_filename) {\nrewrite ^ /index.php?from=$uri last;\n}\n"
+			app := "client_max_body_size 9m;\nproxy_cache off;\nproxy_pass http://127.0.0.1:8080;"
+			text := snippet(t, "nginx.conf", "    upstream weir {", around+"    upstream weir {", "        location / {", rewrites+"        location / {", "proxy_pass http://127.0.0.1:8080;", app)
+			if strings.Contains(file, "debian") {
+				include := snippet(t, file)
+				text, _, _ = strings.Cut(text, "    server {")
+				text += "server {\nlisten 80;\n" + include + rewrites + "location / {\n" + app + "\n}\n}\n}\n"
+			}
+			text = replaced(t, text, "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app)
+			log := nginx(t, text)
+			url := "http://" + loopback + ":" + port
+			awaitEdge(t, url)
+			s.order(blocklist.OrderBlock, blockedClient)
+
+			large := strings.Repeat("x", 3<<20)
+			for range 2 {
+				wants(t, "a blocked client", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url+"/a") })
+				wants(t, "another client", http.StatusOK, func() answer { return ask(t, goodClient, url+"/b") })
+				wants(t, "an upload", http.StatusOK, func() answer { return send(t, goodClient, http.MethodPost, url+"/c", large) })
+			}
+			wants(t, "an upload of a blocked client", http.StatusTooManyRequests, func() answer { return send(t, blockedClient, http.MethodPost, url+"/c", large) })
+			if got := ask(t, goodClient, url+"/once"); got.status != http.StatusOK {
+				t.Errorf("%+v", got)
+			}
+			said, _ := os.ReadFile(log)
+			if lines := strings.Count(string(said), " /once "); lines != 1 {
+				t.Errorf("%d lines for a request", lines)
+			}
+		})
+	}
+}
+
 // With the line that the file has as a comment, no request passes without an enforcer.
 func TestNginxClosed(t *testing.T) {
 	s := newSite(t)
