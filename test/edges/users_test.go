@@ -2,6 +2,7 @@ package edges
 
 import (
 	"bufio"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -121,6 +122,21 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 	wait.Until(t, "alice is refused", func() bool { return asks("GET /private/x", "alice", "secret") == http.StatusTooManyRequests })
 	if status := asks("GET /public", "alice", "wrong"); status != http.StatusOK {
 		t.Errorf("who claims to be alice gets %d", status)
+	}
+	s.guessesNoPassword(address)
+}
+
+// guessesNoPassword checks that a blocked client learns nothing about a password.
+func (s *site) guessesNoPassword(address string) {
+	t := s.t
+	t.Helper()
+	s.order(blocklist.OrderBlock, blockedClient)
+	for _, password := range []string{"", "wrong", "secret"} {
+		line := "GET /private/x HTTP/1.1\nAuthorization: Basic " + base64.StdEncoding.EncodeToString([]byte("bob:"+password))
+		if password == "" {
+			line = "GET /private/x HTTP/1.1"
+		}
+		wait.Until(t, "a blocked client with the password "+password+" gets 429", func() bool { return strings.Contains(raw(t, blockedClient, address, line), " 429 ") })
 	}
 }
 
