@@ -76,7 +76,8 @@ func TestEnvoyAsksAboutLongRequests(t *testing.T) {
 // does not change it.
 func TestEnvoyLogsThePathThatWasSent(t *testing.T) {
 	t.Parallel()
-	for what, replace := range map[string][]string{"alone": nil, "behind a load balancer": {"# xff_num_trusted_hops: 1", "xff_num_trusted_hops: 1"}} {
+	for what, replace := range map[string][]string{"alone": nil, "behind a load balancer": {"# xff_num_trusted_hops: 1", "xff_num_trusted_hops: 1"},
+		"for its own networks": {"use_remote_address: true", "use_remote_address: true\n                internal_address_config: {cidr_ranges: [{address_prefix: 127.0.0.0, prefix_len: 8}]}"}} {
 		s := newSite(t)
 		url, said := s.envoy(append(replace, `- match: {prefix: "/"}`, `- match: {prefix: "/app/"}
                           route: {cluster: app, prefix_rewrite: "/"}

@@ -180,8 +180,9 @@ func TestNginxAsksInAnyServer(t *testing.T) {
 			if got := ask(t, goodClient, url+"/once"); got.status != http.StatusOK {
 				t.Errorf("%+v", got)
 			}
-			said, _ := os.ReadFile(log)
-			if lines := strings.Count(string(said), " /once "); lines != 1 {
+			wants(t, "the last request", http.StatusOK, func() answer { return ask(t, goodClient, url+"/last") })
+			wait.Until(t, "the log is written", func() bool { return strings.Contains(read(log)(), " /last ") })
+			if lines := strings.Count(read(log)(), " /once "); lines != 1 {
 				t.Errorf("%d lines for a request", lines)
 			}
 		})
