@@ -92,24 +92,24 @@ func (c Config) setting(key string) string { return cmp.Or(c.Section, "kafka") +
 func (c Config) Validate() error {
 	var faults []error
 	if len(c.Brokers) == 0 {
-		faults = append(faults, errors.New("brokers: none are named; only weir run needs none, because it keeps its topics in its store; any other process needs kafka.brokers: [host:9092]"))
+		faults = append(faults, fmt.Errorf("%s: none are named; only weir run needs none, because it keeps its topics in its store; any other process needs kafka.brokers: [host:9092]", c.setting("brokers")))
 	}
 
 	for _, broker := range c.Brokers {
 		if host, port, err := net.SplitHostPort(broker); err != nil || host == "" || port == "" {
-			faults = append(faults, fmt.Errorf("brokers: %q is not host:port", broker))
+			faults = append(faults, fmt.Errorf("%s: %q is not host:port", c.setting("brokers"), broker))
 		}
 	}
 
 	if c.TLS != nil {
 		if _, err := c.TLS.config(); err != nil {
-			faults = append(faults, err)
+			faults = append(faults, fmt.Errorf("%s: %w", c.setting("tls"), err))
 		}
 	}
 
 	if c.SASL != nil {
 		if _, err := c.SASL.mechanism(); err != nil {
-			faults = append(faults, err)
+			faults = append(faults, fmt.Errorf("%s: %w", c.setting("sasl"), err))
 		}
 	}
 
@@ -137,7 +137,7 @@ func Open(config Config) (*Client, error) {
 
 	c := &Client{config: config, dialer: newDialer(config), errorLog: newErrorLog(config.Logger, config.Metrics)}
 	if config.SASL != nil {
-		c.login = &login{config: *config.SASL}
+		c.login = &login{config: *config.SASL, section: config.setting("sasl")}
 	}
 
 	running, end := context.WithCancel(context.Background())

@@ -19,11 +19,11 @@ func (t *TLS) config() (*tls.Config, error) {
 	if t.CA != "" {
 		file, err := regular.ReadFile(t.CA)
 		if err != nil {
-			return nil, fmt.Errorf("tls.ca: %w", err)
+			return nil, fmt.Errorf("ca: %w", err)
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(file) {
-			return nil, fmt.Errorf("tls.ca: %s has no PEM certificate", t.CA)
+			return nil, fmt.Errorf("ca: %s has no PEM certificate", t.CA)
 		}
 	}
 
@@ -32,7 +32,7 @@ func (t *TLS) config() (*tls.Config, error) {
 	}
 	pair, err := regular.ReadKeyPair(t.Cert, t.Key)
 	if err != nil {
-		return nil, fmt.Errorf("tls.cert, tls.key: %w", err)
+		return nil, fmt.Errorf("cert, key: %w", err)
 	}
 
 	config.Certificates = []tls.Certificate{pair}

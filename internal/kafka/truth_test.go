@@ -201,8 +201,17 @@ func TestConfigReportsAllErrors(t *testing.T) {
 		TLS:     &kafka.TLS{CA: "/nowhere/ca.pem"},
 		SASL:    &kafka.SASL{Mechanism: "gssapi", User: "weir", PasswordFile: passwordFile(t, "x")},
 	})
-	for _, want := range []string{`"no-port" is not host:port`, `":9092" is not host:port`, "tls.ca: ", "sasl.mechanism: "} {
+	for _, want := range []string{`kafka.brokers: "no-port" is not host:port`, `kafka.brokers: ":9092" is not host:port`, "kafka.tls: ca: ", "kafka.sasl: mechanism: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in: %v", want, err)
+		}
+	}
+	const section = "collector.sources.0"
+	for want, login := range map[string]*kafka.SASL{
+		section + ".sasl: password_file: open /nowhere/p: ": {Mechanism: "plain", User: "weir", PasswordFile: "/nowhere/p"},
+		section + ".sasl: user: no user is named":           {Mechanism: "plain"},
+	} {
+		if _, err := kafka.Open(kafka.Config{Brokers: []string{"k:9092"}, Section: section, SASL: login}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)
 		}
 	}

@@ -46,7 +46,7 @@ func TestAProcessWaitsForACommandThatHasTheFolder(t *testing.T) {
 		t.Fatal(r.err)
 	}
 	defer r.local.Close()
-	if _, err := p.openLocal(t.Context()); !errors.Is(err, database.ErrInUse) {
+	if _, err := p.openLocal(t.Context()); !errors.Is(err, database.ErrInUse) || !strings.Contains(err.Error(), "end that process") {
 		t.Errorf("on the folder of another process: %v", err)
 	}
 }

@@ -88,7 +88,12 @@ func (p *Process) openLocal(ctx context.Context) (*Local, error) {
 		}
 
 		waits := errors.Is(err, database.ErrInUse) && !Listens(socket) && time.Since(began) < commandPatience
-		if !waits || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil, err
+		case !waits && errors.Is(err, database.ErrInUse):
+			return nil, fmt.Errorf("%w; end that process (weir status shows it), or name another folder in data", err)
+		case !waits:
 			return nil, err
 		}
 		faults.Note("store", err)

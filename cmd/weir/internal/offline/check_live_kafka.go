@@ -192,6 +192,10 @@ func (l *liveCheck) sourceTopic(ctx context.Context, client topic.Log, thing, na
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
 	spans, err := client.Offsets(ctx, name)
+	if errors.Is(err, topic.ErrNoTopic) {
+		l.fails(thing, "%v; correct the name, or create the topic: Weir creates no topic of a source", err)
+		return
+	}
 	records, fetched := int64(0), false
 	for number, span := range spans {
 		records += span.End - span.Start

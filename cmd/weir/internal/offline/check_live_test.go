@@ -233,7 +233,7 @@ func TestLiveTopicOfAnotherKafka(t *testing.T) {
 	cluster.Permit(t, "logs", "Read", true)
 	want("logs", "true topic logs: 2 partitions, 1 record")
 	cluster.Permit(t, "lags", "Describe", true)
-	want("lags", "false topic lags: the topic does not exist")
+	want("lags", "false topic lags: the topic does not exist; correct the name, or create the topic")
 	write("a guess")
 	want("logs", `false the brokers refuse user "weir": wrong password, or no such user for plain`)
 }
