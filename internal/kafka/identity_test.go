@@ -15,7 +15,7 @@ func TestIdentity(t *testing.T) {
 	seen := map[topic.Identity]bool{}
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		client := kafkatest.Client(t, config)
-		ctx := within(t, time.Minute)
+		ctx := within(t, 3*time.Minute)
 		name := newTopic(t, client, 1)
 		identify := func(topicName string) (id topic.Identity) {
 			t.Helper()
