@@ -15,6 +15,7 @@ const fetchBytes = 1 << 20
 // reader, the records and the error belong to that goroutine from a request on until more, and to the owner otherwise.
 type fetcher struct {
 	reader  *kafka.Reader
+	now     func() time.Time
 	want    chan struct{} // fetch the next records; the last ones are not needed any more
 	more    chan struct{} // the next records, or an error, are there
 	records []topic.Record
@@ -22,9 +23,9 @@ type fetcher struct {
 	at      time.Time // of the answer
 }
 
-func newFetcher(reader *kafka.Reader) *fetcher {
+func newFetcher(reader *kafka.Reader, now func() time.Time) *fetcher {
 	reader.MaxBytes = fetchBytes
-	return &fetcher{reader: reader, want: make(chan struct{}, 1), more: make(chan struct{}, 1)}
+	return &fetcher{reader: reader, now: now, want: make(chan struct{}, 1), more: make(chan struct{}, 1)}
 }
 
 // run fetches until the context is done.
@@ -39,7 +40,7 @@ func (f *fetcher) run(ctx context.Context) {
 			f.records, err = f.reader.Fetch(ctx)
 			return err
 		})
-		f.at = time.Now()
+		f.at = f.now()
 		f.more <- struct{}{}
 	}
 }

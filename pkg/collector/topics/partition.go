@@ -108,7 +108,7 @@ func (o *ownership) reader(t *takeover) (*partitionReader, *commitJournal) {
 		Journal: journal, Keep: r.read.lastBytes, Member: member, NotBefore: pace.NoTime, OneRule: true,
 		Again: t.again, Fingerprint: t.note.Rules, Choice: r.choice,
 	})
-	r.fetcher = newFetcher(o.source.client.NewReader(o.partition.topic, o.partition.number, r.stream.Position()))
+	r.fetcher = newFetcher(o.source.client.NewReader(o.partition.topic, o.partition.number, r.stream.Position()), o.source.in.Now)
 	return r, journal
 }
 
