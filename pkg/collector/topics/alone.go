@@ -335,8 +335,9 @@ func (k *alone) waiting(p *alonePartition, offset int64) (lag int64, known bool)
 func (k *alone) begun(p *alonePartition) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p.member.Leave()
-	p.member = k.in.Share(p.String())
+	before := p.member
+	p.member = k.in.Share(p.String()) // first, so that no other log goes ahead in between
+	before.Leave()
 }
 
 func (k *alone) memberOf(p *alonePartition) *pace.Member {

@@ -102,8 +102,7 @@ func (k *source) applyCommit(p *partition, commit topic.Commit) {
 	}
 
 	if p.incarnation != "" && p.incarnation != note.Incarnation {
-		p.member.Leave()
-		p.member = k.compared(p.topicPartition)
+		k.compareAgain(p)
 	}
 
 	p.incarnation, p.offset = note.Incarnation, commit.Offset

@@ -121,6 +121,22 @@ func TestOthersWaitForPartitionsThatAreYetToBeFound(t *testing.T) {
 	}
 }
 
+// A partition that begins again, as all do at first, keeps other logs waiting meanwhile.
+func TestOthersWaitForAPartitionThatBeginsAgain(t *testing.T) {
+	b := newBench(t, kafkatest.Embedded(t), 1)
+	b.make()
+	k, group := b.still()
+	p := k.possess(b.topic, 0)
+	file := group.Join("a file", time.Minute)
+	if file.Ask(1, func() { t.Error("it may go on") }) {
+		t.Fatal("a file is sent before it is known what the partition holds")
+	}
+	(&ownership{source: k, partition: p}).restart()
+	if file.Newest() != pace.NoTime {
+		t.Error("the file waits no more")
+	}
+}
+
 // A doubt that comes during a look causes another look.
 func TestDoubtsThatComeWhileOneLooks(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))

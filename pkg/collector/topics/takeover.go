@@ -157,8 +157,7 @@ func (o *ownership) restart() {
 	o.source.mu.Lock()
 	defer o.source.mu.Unlock()
 	o.partition.vanished = false
-	o.partition.member.Leave()
-	o.partition.member = o.source.compared(o.partition.topicPartition)
+	o.source.compareAgain(o.partition)
 }
 
 // start is where a new incarnation begins: at the configured start, or at the beginning of the log if the log was made

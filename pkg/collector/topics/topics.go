@@ -176,6 +176,13 @@ func (k *source) compared(at topicPartition) *pace.Member {
 	return k.in.Share(at.String())
 }
 
+// compareAgain forgets how far a partition has got. The other logs wait for it all the time: it joins before it leaves.
+func (k *source) compareAgain(p *partition) {
+	before := p.member
+	p.member = k.compared(p.topicPartition)
+	before.Leave()
+}
+
 func (at topicPartition) String() string { return fmt.Sprintf("%s/%d", at.topic, at.number) }
 
 // possess makes a partition ours. dispossess releases it; from then on the commits of its next owner are read.
