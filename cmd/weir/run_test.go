@@ -14,6 +14,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/demo"
 	"weir/test/port"
+	"weir/test/real"
 )
 
 // apart returns flags that make a run listen on addresses of its own.
@@ -132,7 +133,7 @@ func TestARunThatIsKilledGoesOn(t *testing.T) {
 func TestARunWithoutLogsSaysWhatToDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if _, err := os.Stat("/etc/weir/weir.yaml"); err == nil {
-		t.Skip("this machine has a configuration")
+		real.Missing(t, "a machine without /etc/weir/weir.yaml is missing")
 	}
 	c := newRun([]string{filepath.Join(t.TempDir(), "*.log")})
 	c.SetArgs([]string{})

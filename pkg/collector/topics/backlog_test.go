@@ -62,7 +62,7 @@ func generatedBacklog(t testing.TB, days int) backlog {
 func siteBacklog(t testing.TB, path string, lines int) backlog {
 	file, err := os.Open(path)
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	defer file.Close()
 	plain, err := gzip.NewReader(file)
