@@ -60,10 +60,17 @@ func (h *hanging) Write(ctx context.Context, n int, fence store.Fence, changes [
 	return h.Store.Write(ctx, n, fence, changes)
 }
 
+func (h *hanging) Scan(ctx context.Context, n int, space store.Space, from store.Cursor, pairs int) (store.Page, error) {
+	if err := h.answers(ctx); err != nil {
+		return store.Page{}, err
+	}
+	return h.Store.Scan(ctx, n, space, from, pairs)
+}
+
 // While the store hangs, keys in memory are counted: a reading holds the partition for a moment, and only the first
-// write for as long as a write may take. When the store answers, the hits that waited count too.
+// write or page of a sweep for as long as a call may take. When the store answers, the hits that waited count too.
 func TestAStoreThatHangsHoldsNoKeysInMemory(t *testing.T) {
-	for _, kind := range []string{"reading", "writing"} {
+	for _, kind := range []string{"reading", "writing", "sweeping"} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, 1, newMemoryStore())
@@ -72,11 +79,14 @@ func TestAStoreThatHangsHoldsNoKeysInMemory(t *testing.T) {
 				l.settle(p)
 				hung := &hanging{l.store, make(chan struct{})}
 				p.own.Store = hung
-				if kind == "reading" {
+				switch kind {
+				case "reading":
 					l.hits("192.0.2.2", 1)
-				} else {
+				case "writing":
 					l.hits("192.0.2.1", 1)
 					l.now = l.now.Add(time.Minute) // a checkpoint is due
+				case "sweeping":
+					l.now = l.now.Add(11 * time.Minute)
 				}
 				begun := time.Now()
 				l.turn(p)

@@ -76,14 +76,13 @@ func (o *Owned) Take(ctx context.Context) (err error) {
 }
 
 // Write does all changes, or none. Where an error leaves open which of the two, the next call finds it out.
-func (o *Owned) Write(ctx context.Context, changes []store.Change) (err error) {
-	defer func(ctx context.Context) { o.awaitAnswer(ctx, err) }(ctx)
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+func (o *Owned) Write(ctx context.Context, changes []store.Change) error {
+	calling, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
-	next, err := o.Store.Write(ctx, o.Partition, o.Fence, changes)
+	next, err := o.Store.Write(calling, o.Partition, o.Fence, changes)
 	if o.unsure && errors.Is(err, store.ErrFenced) && next == o.Fence.Next() {
 		o.Fence = next // the write before was done, and only we could have
-		next, err = o.Store.Write(ctx, o.Partition, o.Fence, changes)
+		next, err = o.Store.Write(calling, o.Partition, o.Fence, changes)
 	}
 
 	switch {
@@ -91,6 +90,7 @@ func (o *Owned) Write(ctx context.Context, changes []store.Change) (err error) {
 		o.Fence, o.unsure = next, false
 	case !errors.Is(err, store.ErrFenced):
 		o.unsure = true
+		o.awaitAnswer(ctx, err)
 	}
 
 	return err
@@ -155,10 +155,11 @@ func (o *Owned) await(r *reading) ([][]byte, error) {
 
 // Scan returns some pairs of a space.
 func (o *Owned) Scan(ctx context.Context, space store.Space, from store.Cursor, pairs int) (store.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	calling, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
-	page, err := o.Store.Scan(ctx, o.Partition, space, from, pairs)
+	page, err := o.Store.Scan(calling, o.Partition, space, from, pairs)
 	if err != nil {
+		o.awaitAnswer(ctx, err)
 		return page, err
 	}
 	return page, o.check(page.Fence)
