@@ -335,7 +335,10 @@ func TestAFullDisk(t *testing.T) {
 				t.Errorf("reading meanwhile: %v", err)
 			}
 			disk.mended.Store(true)
-			wait.Until(t, "all are written", func() bool { return answered.Load() == int64(steps) && s.db.Fault() == nil })
+			wait.Until(t, "all are written, and the topics are read again", func() bool {
+				_, err := s.log.Notes(ctx, nil)
+				return answered.Load() == int64(steps) && err == nil
+			})
 			if last := s.check(t, steps-1, true); last != steps-1 {
 				t.Errorf("the last step is %d", last)
 			}
