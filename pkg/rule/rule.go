@@ -51,7 +51,7 @@ type Set struct {
 	Paths  request.PathForm // the form of path in matches and keys
 
 	files       []string
-	inline      Inline
+	embedded    Embedded
 	fingerprint string
 	allowed     *allowed
 }
@@ -161,15 +161,15 @@ func (s *Set) Rule(name string) (*Rule, int) {
 // Files are the files that the set was read from, including the allow entries' prefix files.
 func (s *Set) Files() []string { return s.files }
 
-// An Inline is the rules within a configuration: the configuration's file, and a rules file with the same rules.
-type Inline struct {
+// An Embedded is the rules within a configuration: the configuration's file, and a rules file with the same rules.
+type Embedded struct {
 	File string
 	Text []byte
 }
 
-// Inline is the text of the set if its rules stand in a configuration; else it is empty. The files that such rules name
-// are in Files.
-func (s *Set) Inline() Inline { return s.inline }
+// Embedded is the text of the set if its rules stand in a configuration; else it is empty. The files that such rules
+// name are in Files.
+func (s *Set) Embedded() Embedded { return s.embedded }
 
 // Fingerprint is a hash of all deciding parts. It is the same for files that differ only in comments, the order of
 // keys, the writing of expressions, descriptions and notes. It changes when any decision or the order of rules may

@@ -15,9 +15,9 @@ import (
 type Source struct {
 	Patterns []string
 
-	inline *fileSpec
-	text   []byte // of inline, as a rules file
-	file   string
+	embedded *fileSpec
+	text     []byte // of embedded, as a rules file
+	file     string
 }
 
 // FromYAML reads any of its forms.
@@ -27,13 +27,13 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 	_, isMap := v.Map()
 	switch {
 	case isMap:
-		s.inline = &fileSpec{}
-		v.Decode(s.inline)
+		s.embedded = &fileSpec{}
+		v.Decode(s.embedded)
 		s.keep(v, "")
 	// One map makes it a list of rules: then a path in it is reported where it stands.
 	case isList && anyIsMap(elements):
-		s.inline = &fileSpec{}
-		v.Decode(&s.inline.Rules)
+		s.embedded = &fileSpec{}
+		v.Decode(&s.embedded.Rules)
 		s.keep(v, `{"rules": `)
 	case isList:
 		v.Decode(&s.Patterns)
@@ -64,12 +64,12 @@ func anyIsMap(elements []yamlfile.Value) bool {
 
 // Load reads the rules; relative paths are relative to folder.
 func (s *Source) Load(folder string) (*Set, []yamlfile.Fault, error) {
-	if s.inline != nil {
+	if s.embedded != nil {
 		l := newLoader()
-		l.add(s.file, *s.inline)
+		l.add(s.file, *s.embedded)
 		set, warnings, err := l.finish()
 		if set != nil {
-			set.inline = Inline{s.file, s.text}
+			set.embedded = Embedded{s.file, s.text}
 		}
 		return set, warnings, err
 	}

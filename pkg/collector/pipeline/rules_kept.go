@@ -50,9 +50,9 @@ type keptText struct{ name, text string }
 // textsOf returns the files of a set in their order, which is significant.
 func textsOf(set *rule.Set) (texts []keptText, err error) {
 	first := ""
-	if inline := set.Inline(); len(inline.Text) > 0 {
-		first = inline.File
-		texts = append(texts, keptText{filepath.Base(first), string(inline.Text)})
+	if embedded := set.Embedded(); len(embedded.Text) > 0 {
+		first = embedded.File
+		texts = append(texts, keptText{filepath.Base(first), string(embedded.Text)})
 	}
 
 	for _, path := range set.Files() {

@@ -72,7 +72,7 @@ func TestRulesOfTheConfigurationAreKept(t *testing.T) {
 				t.Fatal(name, err)
 			}
 			if got := kept.find(set.Fingerprint()); got == nil || got.Fingerprint() != set.Fingerprint() {
-				t.Errorf("%s: the rules are not found again: %s", name, set.Inline().Text)
+				t.Errorf("%s: the rules are not found again: %s", name, set.Embedded().Text)
 			}
 		}
 	}
