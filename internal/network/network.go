@@ -62,7 +62,7 @@ func (n *List) add(v yamlfile.Value) {
 }
 
 // Read returns all prefixes, including those of the files; the function read returns a file's path and content by its
-// name in the YAML file. Read may be called after Decode.
+// name in the YAML file. A file without any prefix is a fault. Read may be called after Decode.
 func (n *List) Read(read func(name string) (path string, data []byte, err error)) ([]netip.Prefix, yamlfile.Faults) {
 	var faults yamlfile.Faults
 	all := slices.Clone(n.Prefixes)
@@ -78,6 +78,13 @@ func (n *List) Read(read func(name string) (path string, data []byte, err error)
 			continue
 		}
 		more, wrong := ParseFile(path, data)
+		// A download that failed leaves an empty file. Taken as a list, it would lift what the list restricts.
+		if len(more)+len(wrong) == 0 {
+			fault := file.place.Place()
+			fault.What = "the file " + path + " has no addresses"
+			fault.Remedy = "write one address or prefix a line, or leave the file out here"
+			wrong = yamlfile.Faults{fault}
+		}
 		all, faults = append(all, more...), append(faults, wrong...)
 	}
 

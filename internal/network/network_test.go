@@ -15,8 +15,10 @@ type proxies struct {
 }
 
 var prefixFiles = map[string]string{
-	"good.txt": "\ufeff# ours\r\n10.0.0.0/8 # all\r\n\r\n2001:db8::/32\n",
-	"bad.txt":  "10.0.0.0/8\n  10.0.0.1/8 # x\nfoo\n",
+	"good.txt":  "\ufeff# ours\r\n10.0.0.0/8 # all\r\n\r\n2001:db8::/32\n",
+	"empty.txt": "",
+	"notes.txt": "\ufeff# none yet\n\n",
+	"bad.txt":   "10.0.0.0/8\n  10.0.0.1/8 # x\nfoo\n",
 }
 
 func readPrefixFile(name string) (string, []byte, error) {
@@ -57,6 +59,8 @@ func TestNetworksReportErrors(t *testing.T) {
 		"trusted: {file: none.txt}":          "f:1:17: open none.txt: no such file",
 		"trusted: {file: good.txt, path: x}": "f:1:27: unknown key path; known keys: file",
 		"trusted: [{files: a.txt}]":          "f:1:12: unknown key files; did you mean file?",
+		"trusted: {file: empty.txt}":         "f:1:17: the file /etc/empty.txt has no addresses; write one address or prefix a line, or leave the file out here",
+		"trusted: [::1, {file: notes.txt}]":  "f:1:23: the file /etc/notes.txt has no addresses; write one address or prefix a line, or leave the file out here",
 		"trusted: {file: ''}":                "f:1:10: no file is named; write {file: name}",
 	}
 	for text, want := range tests {

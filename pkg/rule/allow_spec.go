@@ -41,6 +41,10 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	if !v.Given("ip") && !v.Given("user") && !v.Given("host") && !v.Given("match") {
 		v.Faultf("write ip, user, host or match", "the entry would allow everything")
 	}
+	// Without addresses the entry would allow them all.
+	if v.Given("ip") && len(a.IP.Prefixes)+len(a.IP.Files) == 0 && !v.Key("ip").Faulty() {
+		v.Key("ip").Faultf("write at least one address, or leave the key out", "the list is empty")
+	}
 
 	// A warning and not an error: one may want to allow everything for a time.
 	for i, prefix := range a.IP.Prefixes {

@@ -41,6 +41,12 @@ rules: [{name: per-ip, key: ip, limits: [10/min]}]
 	if err := w.Reload(c); err != nil || one.times != 2 {
 		t.Errorf("%v, %d parts reloaded", err, one.times)
 	}
+	if err := os.WriteFile(senders, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Reload(c); err == nil || one.times != 2 {
+		t.Errorf("an empty file: %v, %d parts reloaded", err, one.times-2)
+	}
 	if err := os.Remove(senders); err != nil {
 		t.Fatal(err)
 	}
