@@ -12,7 +12,7 @@
 //
 // The headers of requests that have not arrived completely share maxHeads, over all connections of a listener. Many short
 // fields take much more memory than their bytes, so each field has a weight too. Above the limit, the connection whose
-// header began first is closed. A header of up to freeHead bytes does not count.
+// header began first is closed. A header of up to freeHead bytes does not count. TLS handshakes count in the same way.
 //
 // The limits are for a process that may open enoughFiles. A process that may open fewer has proportionally fewer
 // connections, so that it still has descriptors for files and other connections.
@@ -134,7 +134,7 @@ func (l *Listener) count(c *conn, weight int) {
 	l.mu.Unlock()
 
 	if over {
-		l.full(fmt.Errorf("headers that have not arrived completely take %d MiB, the oldest one is closed", maxHeads>>20))
+		l.full(fmt.Errorf("headers or handshakes that have not arrived completely take %d MiB, the oldest one is closed", maxHeads>>20))
 	}
 }
 
@@ -364,6 +364,15 @@ func (c *conn) change(busy bool) {
 	}
 }
 
+// shakes notes that a handshake begins or ends. Nothing else reads the connection meanwhile.
+func (c *conn) shakes(begins bool) {
+	c.inHead.Store(begins)
+	c.head, c.weight = 0, 0
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	c.endHead()
+}
+
 // show notes that the connection has identified its client.
 func (c *conn) show() {
 	c.listener.mu.Lock()
@@ -421,6 +430,14 @@ func Busy(c net.Conn) {
 func Idle(c net.Conn) {
 	if c, ok := inner(c); ok {
 		c.change(false)
+	}
+}
+
+// Shakes marks that a TLS handshake begins or ends on a connection of Listen without HTTP. What a client sends in it
+// counts as a request's header does: before a certificate is checked, it may have 256 KiB.
+func Shakes(c net.Conn, begins bool) {
+	if c, ok := inner(c); ok {
+		c.shakes(begins)
 	}
 }
 

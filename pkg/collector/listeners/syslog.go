@@ -38,7 +38,7 @@ type SyslogConfig struct {
 // an address and a time. The inbox has 8 MiB. There are 1,024 connections, each with a buffer of 64 KiB, half of them
 // for one address that has shown no certificate. A further connection takes the place of one that has sent nothing for
 // 10 s, or waits to be accepted. A connection that sends nothing for an hour is closed. A TLS handshake has 10 s, and
-// gives way to others.
+// gives way to others. Handshakes that have not arrived completely share 32 MiB.
 //
 // On an address other than loopback it needs to know who may send: from (by the address alone, which can be forged in
 // a datagram), or client certificates. Without them it does not start. Any process that may write to a unix socket's

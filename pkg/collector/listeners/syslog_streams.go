@@ -26,6 +26,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 
 	if s.scheme == "tls" {
 		encrypted := tls.Server(conn, s.config.TLS)
+		limited.Shakes(encrypted, true)
 		shaking, cancel := context.WithTimeout(ctx, s.limits.handshake)
 		err := encrypted.HandshakeContext(shaking)
 		cancel()
@@ -34,6 +35,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 			return
 		}
 
+		limited.Shakes(encrypted, false)
 		conn = encrypted
 		if keys.AsksCertificates(s.config.TLS) {
 			limited.Known(conn)
