@@ -24,8 +24,9 @@ type Allow struct {
 	users    map[string]bool
 	hosts    map[string]bool
 	match    *expression
-	until    int64  // Unix ms
-	exempt   []bool // by index in Set.Rules
+	before   *expression // match, where conditions on the response are not met
+	until    int64       // Unix ms
+	exempt   []bool      // by index in Set.Rules
 }
 
 // plainList reports whether an allow is only a list of clients or users, for all rules and times.
@@ -41,6 +42,7 @@ func (a *Allow) prepare(rules []*Rule) {
 	}
 	a.users, a.hosts = setOf(a.Users), setOf(a.Hosts)
 	a.until = a.Until.UnixMilli()
+	a.before = unmetBefore(a.match)
 	a.exempt = make([]bool, len(rules))
 	for i, r := range rules {
 		a.exempt[i] = len(a.Rules) == 0 || setOf(a.Rules)[r.Name]
@@ -55,8 +57,8 @@ func setOf(words []string) map[string]bool {
 	return set
 }
 
-// allows reports whether the entry applies to a request, whatever the rule.
-func (a *Allow) allows(s *subject) bool {
+// allows reports whether the entry applies to a request, whatever the rule; match is its match, or before.
+func (a *Allow) allows(s *subject, match *expression) bool {
 	if !a.Until.IsZero() && s.UnixMilli >= a.until {
 		return false
 	}
@@ -71,8 +73,8 @@ func (a *Allow) allows(s *subject) bool {
 	}
 
 	// A match that fails on this request allows nothing: an error must not open a way past the rules.
-	if a.match != nil {
-		matches, ok := a.match.matches(s)
+	if match != nil {
+		matches, ok := match.matches(s)
 		return matches && ok
 	}
 
@@ -110,23 +112,40 @@ func newAllowed(allows []*Allow) *allowed {
 
 // exempts sets exempted for each rule that leaves a request alone, and reports whether all rules do.
 func (a *allowed) exempts(s *subject, exempted []bool) (all bool) {
-	// The plain lists come first. They are most of the entries, and cost one lookup however long they are.
-	if a.networks.Size() > 0 && containsAddress(&a.networks, s.Request) {
+	if a.listed(s) {
 		return true
 	}
-	if len(a.users) > 0 && a.users[s.User] {
-		return true
-	}
-
 	clear(exempted)
 	for _, allow := range a.rest {
-		if !allow.allows(s) {
-			continue
-		}
-		for i, exempt := range allow.exempt {
-			exempted[i] = exempted[i] || exempt
+		if allow.allows(s, allow.match) {
+			allow.exempts(exempted)
 		}
 	}
-
 	return false
+}
+
+// exemptsBefore is exempts for a request that has no response yet.
+func (a *allowed) exemptsBefore(s *subject, exempted []bool) (all bool) {
+	if a.listed(s) {
+		return true
+	}
+	clear(exempted)
+	for _, allow := range a.rest {
+		if allow.allows(s, allow.before) {
+			allow.exempts(exempted)
+		}
+	}
+	return false
+}
+
+// listed reports whether a request is on a plain list. They come first: they are most of the entries, and cost one
+// lookup however long they are.
+func (a *allowed) listed(s *subject) bool {
+	return a.networks.Size() > 0 && containsAddress(&a.networks, s.Request) || len(a.users) > 0 && a.users[s.User]
+}
+
+func (a *Allow) exempts(exempted []bool) {
+	for i, exempt := range a.exempt {
+		exempted[i] = exempted[i] || exempt
+	}
 }

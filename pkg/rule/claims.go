@@ -69,15 +69,24 @@ func (r *Rule) framed(usersChecked bool) (what, remedy string) {
 	if !r.Key.has("user") {
 		return "", ""
 	}
-	if r.mayMatch([]string{"status"}, &request.Request{Status: 401}) {
+	// An inline rule has no status to ask for.
+	if !r.Inline && r.mayMatch([]string{"status"}, &request.Request{Status: 401}) {
 		return "the rule " + r.Name + " counts requests with status 401 by a user that was not authenticated: anyone can have that user blocked",
 			"write match: 'status != 401', together with what is there"
 	}
 	if !usersChecked {
-		return "the rule " + r.Name + " counts by a user that anyone can claim where an edge logs it unchecked, as nginx's $remote_user: anyone can have that user blocked",
+		return "the rule " + r.Name + " counts by a user that anyone can claim where an edge logs it unchecked, as nginx's $remote_user: anyone can have that user " + r.stopped(),
 			checkUsers
 	}
 	return "", ""
+}
+
+// stopped is the consequence of a broken limit for a client.
+func (r *Rule) stopped() string {
+	if r.CountsLog() {
+		return "blocked"
+	}
+	return "refused"
 }
 
 // escaped describes which claim of a client keeps it from being counted.
@@ -186,10 +195,10 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	}
 
 	name := r.Key.parts[first].name
-	what = fmt.Sprintf("the rule %s counts by %s, and a client that sends another one with each request is never blocked", r.Name, name)
+	what = fmt.Sprintf("the rule %s counts by %s, and a client that sends another one with each request is never %s", r.Name, name, r.stopped())
 	// Without any part that is the client's own, the key is shared by everybody who sends the same text.
 	if !slices.ContainsFunc(r.Key.parts, func(p part) bool { return !r.isAtWill(p) }) {
-		return what + ", and a client that sends the same one as others can get them blocked", "write key: ip, or key: [ip, " + name + "] next to a rule with key: ip"
+		return what + ", and a client that sends the same one as others can get them " + r.stopped(), "write key: ip, or key: [ip, " + name + "] next to a rule with key: ip"
 	}
 
 	// A rule that counts at least the same requests, by a part of the same key that the client cannot change.

@@ -18,16 +18,33 @@ func beforehand(match *expression) (cover *expression, everything bool) {
 	if constant, ok := tree.(*ast.BoolNode); ok {
 		return nil, constant.Value
 	}
-	cover = &expression{tree: tree}
-	if cover.translate(reflect.Bool); cover.boolean == nil {
-		cover, _ = compile(tree.String(), reflect.Bool)
-	}
+	cover = conditionOf(tree)
 	return cover, cover == nil
+}
+
+// unmetBefore is a match in which every condition on the response counts as not met.
+func unmetBefore(match *expression) *expression {
+	if match == nil || readOfResponse(match.tree) == "" {
+		return match
+	}
+	if before := conditionOf(assume(match.tree, false)); before != nil {
+		return before
+	}
+	return conditionOf(&ast.BoolNode{})
+}
+
+// conditionOf makes a checked tree ready to run; nil if that is not possible.
+func conditionOf(tree ast.Node) *expression {
+	condition := &expression{tree: tree}
+	if condition.translate(reflect.Bool); condition.boolean == nil {
+		condition, _ = compile(tree.String(), reflect.Bool)
+	}
+	return condition
 }
 
 // assume replaces every condition on the response by holds.
 func assume(n ast.Node, holds bool) ast.Node {
-	if !needsResponse(n) {
+	if readOfResponse(n) == "" {
 		return n
 	}
 	switch n := n.(type) {
@@ -73,16 +90,17 @@ func negated(inner ast.Node) ast.Node {
 	return &ast.UnaryNode{Operator: "not", Node: inner}
 }
 
-func needsResponse(n ast.Node) bool {
+// readOfResponse is a name of the response that a condition reads, "" if it reads none.
+func readOfResponse(n ast.Node) string {
 	finder := &responseFinder{}
 	ast.Walk(&n, finder)
 	return finder.found
 }
 
-type responseFinder struct{ found bool }
+type responseFinder struct{ found string }
 
 func (f *responseFinder) Visit(node *ast.Node) {
 	if name, ok := (*node).(*ast.IdentifierNode); ok && slices.Contains(ofResponse, name.Value) {
-		f.found = true
+		f.found = name.Value
 	}
 }

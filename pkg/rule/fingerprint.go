@@ -37,6 +37,7 @@ type decidingRule struct {
 	Covers            string
 	Clear             bool `json:",omitempty"` // left out if it is not given, as are the following fields: older fingerprints stay
 	Remember          int  `json:",omitempty"`
+	Inline, AlsoLog   bool `json:",omitempty"`
 }
 
 type decidingAllow struct {
@@ -69,7 +70,7 @@ func (r *Rule) deciding() decidingRule {
 		Name: r.Name, Match: r.match.canonical(), Cost: r.cost.canonical(), Key: r.Key.Words(), Algorithm: r.Algorithm.String(),
 		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
-		Clear: r.Block.Clear, Remember: r.Remember,
+		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
 	}
 
 	// Other algorithms have no sub-windows: their default must not decide about the fingerprint.

@@ -12,6 +12,7 @@ type Reason uint8
 // The reasons, in the order in which they are checked.
 const (
 	Counted Reason = iota // it is a hit
+	Inline                // the rule is decided inline, and does not count the log
 	Allowed               // an allow entry applies to it
 	NoMatch               // the rule's match is not true for it
 	Failed                // the match or the cost could not be computed, as when it divides by zero
@@ -21,7 +22,7 @@ const (
 	Reasons               // the number of reasons
 )
 
-var reasonWords = [Reasons]string{"counted", "allowed", "match", "expression", "refused", "key", "cost"}
+var reasonWords = [Reasons]string{"counted", "inline", "allowed", "match", "expression", "refused", "key", "cost"}
 
 // String is the reason as metrics name it.
 func (r Reason) String() string { return reasonWords[r] }
@@ -53,27 +54,39 @@ func (s *Set) NewJudge() *Judge {
 	}
 }
 
-// Hits are the hits of a request, one a rule at most, in the order of the rules. They are valid until the next call.
+// Hits are the hits of a request of a log, one a rule at most, in the order of the rules. They are valid until the next
+// call.
 func (j *Judge) Hits(r *request.Request) []Hit {
 	j.subject.about(r)
 	j.hits, j.keys = j.hits[:0], j.keys[:0]
 	all := j.set.allowed.exempts(&j.subject, j.exempt)
 	for i, rule := range j.set.Rules {
 		reason := Allowed
-		if !all && !j.exempt[i] {
+		switch {
+		case !rule.CountsLog():
+			reason = Inline
+		case !all && !j.exempt[i]:
 			reason = j.judge(i, rule)
 		}
-		j.outcomes[i] = reason
-		j.counts[i][reason]++
+		j.note(i, reason)
 	}
 	return j.hits
+}
+
+func (j *Judge) note(i int, reason Reason) {
+	j.outcomes[i] = reason
+	j.counts[i][reason]++
 }
 
 func (j *Judge) judge(i int, rule *Rule) Reason {
 	if reason := rule.wants(&j.subject); reason != Counted {
 		return reason
 	}
+	return j.count(i, rule)
+}
 
+// count adds the hit of a request that the rule wants.
+func (j *Judge) count(i int, rule *Rule) Reason {
 	// The keys of all hits share one buffer. A key that turns out to be of no hit is overwritten by the next.
 	start := len(j.keys)
 	keys, ok := rule.Key.append(j.keys, &j.subject)

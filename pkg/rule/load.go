@@ -253,6 +253,12 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 		allow.prepare(set.Rules)
 	}
 
+	for i, r := range set.Rules {
+		if r.Inline {
+			set.inline = append(set.inline, i)
+		}
+	}
+
 	set.allowed, set.files = newAllowed(set.Allows), l.files
 	set.fingerprint = fingerprint(set)
 	return set, l.warnings, nil

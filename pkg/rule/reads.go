@@ -6,11 +6,14 @@ import (
 	"github.com/expr-lang/expr/ast"
 )
 
-// Reads are the names of the fields that a Judge of the set reads from requests, including further ones; nil means any
-// field of a request. The time is always read.
+// Reads are the names of the fields that Judge.Hits reads from requests, including further ones; nil means any field of
+// a request. The time is always read.
 func (s *Set) Reads() []string {
 	reads := reader{names: []string{}}
 	for _, rule := range s.Rules {
+		if !rule.CountsLog() {
+			continue
+		}
 		if rule.Count == Served {
 			reads.add(refusedField, "status")
 		}
@@ -27,7 +30,7 @@ func (s *Set) Reads() []string {
 }
 
 // An Asked is a field of requests, and the names of the rules that use it in match, key or cost; the name allow stands
-// for allow entries.
+// for allow entries. Rules that do not count the log are left out.
 type Asked struct {
 	Field string
 	By    []string
@@ -50,6 +53,9 @@ func (s *Set) Asks() (all []Asked) {
 	}
 
 	for _, rule := range s.Rules {
+		if !rule.CountsLog() {
+			continue
+		}
 		r := &reader{variables: map[string]bool{}}
 		r.asked(rule)
 		add(rule.Name, r)

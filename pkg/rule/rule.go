@@ -9,6 +9,9 @@
 // true, whether the request counts (served), whether it has the parts of the key, and whether its cost is at least 1.
 // If a check fails there is no hit, and the Judge counts why (Reason). A request is one hit of a rule at most.
 //
+// An inline rule is decided by an enforcer before the request is served: Judge.Inline and Judge.HitOf find its hits.
+// Judge.Hits, which is for requests of a log, leaves it alone unless it has also: log.
+//
 // Keys have one form, which all parts of Weir share. It identifies the key in the log, the store and the blocklist:
 //
 //   - An address is written as netip does: 203.0.113.7, 2001:db8::1; a prefix masked: 203.0.113.0/24. IPv4 inside
@@ -52,6 +55,7 @@ type Set struct {
 
 	files       []string
 	embedded    Embedded
+	inline      []int // indexes of the inline rules
 	fingerprint string
 	allowed     *allowed
 }
@@ -70,7 +74,9 @@ type Rule struct {
 	Count       Count
 	Block       Block
 	Mode        Mode
-	Remember    int // hits of a key that are remembered; 0 is window.DefaultRemember
+	Remember    int  // hits of a key that are remembered; 0 is window.DefaultRemember
+	Inline      bool // decided by an enforcer before the request is served
+	AlsoLog     bool // collectors and aggregators count an inline rule too
 
 	match, cost *expression // nil: every request, one hit
 	cover       *expression // match as far as it can be decided before the response; nil covers all
@@ -137,15 +143,19 @@ func (c Covers) String() string { return coversWords[c] }
 // Policy defines how the hits of each of the rule's keys are counted; late is how late a hit may come, and remember the
 // exactness bound, 0 for the default.
 func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) {
-	remember = cmp.Or(remember, r.Remember)
+	c := r.windowConfig()
+	c.Late, c.Remember, c.Ones = late, cmp.Or(remember, r.Remember), r.cost == nil
+	c.Block = window.Block{For: r.Block.For, Then: r.Block.Then, Forget: r.Block.Forget, Extend: r.Block.Extend, Clear: r.Block.Clear}
+	return window.New(c)
+}
+
+// windowConfig is the limits and how they are counted.
+func (r *Rule) windowConfig() window.Config {
 	limits := make([]window.Limit, len(r.Limits))
 	for i, limit := range r.Limits {
 		limits[i] = limit.Limit
 	}
-	return window.New(window.Config{
-		Algorithm: r.Algorithm, Limits: limits, Late: late, Remember: remember, Subwindows: r.Subwindows, Burst: r.Burst, Ones: r.cost == nil,
-		Block: window.Block{For: r.Block.For, Then: r.Block.Then, Forget: r.Block.Forget, Extend: r.Block.Extend, Clear: r.Block.Clear},
-	})
+	return window.Config{Algorithm: r.Algorithm, Limits: limits, Subwindows: r.Subwindows, Burst: r.Burst}
 }
 
 // Rule is the rule of a name, and its index in Rules; nil and -1 when there is none.

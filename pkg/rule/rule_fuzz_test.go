@@ -25,7 +25,7 @@ func FuzzParse(f *testing.F) {
 		file, _, _ := strings.Cut(rest, "----\n")
 		f.Add([]byte(file))
 	}
-	for _, seed := range []string{oneRule, fiveRules, fingerprinted, configMap} {
+	for _, seed := range []string{oneRule, fiveRules, fingerprinted, configMap, inlineRules} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -40,6 +40,9 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, r := range set.Rules {
 			if _, err := r.Policy(0, 0); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := r.InlinePolicy(); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -64,13 +67,22 @@ func checkHits(t *testing.T, set *rule.Set) {
 	t.Helper()
 	judge := set.NewJudge()
 	for _, r := range []*request.Request{sample(), {}, {IP: netip.MustParseAddr("::1"), Bytes: -1, User: "\xff\x00 ", Path: strings.Repeat("/é", 300)}} {
-		for _, hit := range judge.Hits(r) {
-			if len(hit.Key) == 0 || len(hit.Key) > rule.MaxKeyBytes || hit.Cost < 1 || hit.Cost > rule.MaxCost {
-				t.Fatalf("%+v", hit)
-			}
-		}
+		checkEach(t, judge.Hits(r))
+		checkEach(t, judge.Inline(r))
 		for i := range set.Rules {
 			judge.Covers(i, r)
+			if hit, reason := judge.HitOf(i, r); reason == rule.Counted {
+				checkEach(t, []rule.Hit{hit})
+			}
+		}
+	}
+}
+
+func checkEach(t *testing.T, hits []rule.Hit) {
+	t.Helper()
+	for _, hit := range hits {
+		if len(hit.Key) == 0 || len(hit.Key) > rule.MaxKeyBytes || hit.Cost < 1 || hit.Cost > rule.MaxCost {
+			t.Fatalf("%+v", hit)
 		}
 	}
 }

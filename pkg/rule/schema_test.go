@@ -88,7 +88,7 @@ func TestSchemaTakesTheExample(t *testing.T) {
 // Checks that need more than a schema can express: expressions, other files, order, sums of limits, and YAML's own
 // conversions.
 var beyondSchema = []string{
-	"no rules", "nothing", "only a comment", "limits that decide nothing", "expressions", "an expression of several lines",
+	"no rules", "nothing", "only a comment", "limits that decide nothing", "expressions", "an inline rule on the response", "an expression of several lines",
 	"an expression cut by a comment", "keys given twice", "two documents", "merged maps", "repeated values", "an expression with an exclamation mark",
 }
 
@@ -122,7 +122,7 @@ func TestSchemaHasTheKeysOfTheReader(t *testing.T) {
 	if err := json.Unmarshal(Schema, &schema); err != nil {
 		t.Fatal(err)
 	}
-	readers := map[string]any{"rule": ruleSpec{}, "allow": allowSpec{}, "block": blockSpec{}, "algorithmMap": algorithmMap{}}
+	readers := map[string]any{"rule": ruleSpec{}, "allow": allowSpec{}, "block": blockSpec{}, "algorithmMap": algorithmMap{}, "inlineMap": inlineMap{}}
 	for name, reader := range readers {
 		same(t, name, schema.Defs[name].Properties, yamlfile.Names(reader))
 	}

@@ -29,6 +29,7 @@ type ruleSpec struct {
 	Block       blockSpec     `yaml:"block"`
 	Mode        Mode          `yaml:"mode"`
 	Remember    rememberSpec  `yaml:"remember"`
+	Inline      inlineSpec    `yaml:"inline"`
 
 	place yamlfile.Fault
 }
@@ -68,10 +69,15 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	if !v.Key("limits").Faulty() && !v.Key("algorithm").Faulty() {
 		r.checkLimits(v)
 	}
-	if !v.Key("block").Faulty() {
+	if r.Inline.On {
+		r.checkInline(v)
+	}
+	if !v.Key("block").Faulty() && r.countsLog() {
 		r.checkBlock(v)
 	}
 }
+
+func (r *ruleSpec) countsLog() bool { return !r.Inline.On || r.Inline.AlsoLog }
 
 func (r *ruleSpec) called() string {
 	if r.Name == "" {
@@ -85,7 +91,7 @@ func (r *ruleSpec) rule() *Rule {
 	rule := &Rule{
 		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
 		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
-		Cost: "1", Count: r.Count, Mode: r.Mode,
+		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog,
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers},
 		match: r.Match.compiled, place: r.place,
 	}

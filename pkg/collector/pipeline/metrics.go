@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir/internal/telemetry"
+	"weir/pkg/rule"
 )
 
 // metrics are those of all sources.
@@ -116,17 +117,19 @@ func (o Outcome) since(before Outcome) Outcome {
 
 // A tally is the counts of a stream.
 type tally struct {
-	Outcome          // of all that was ever added
-	flushed  Outcome // the part that the metrics have
-	hits     []int64 // by rule, those that the metrics do not have yet
-	counters []prometheus.Counter
+	Outcome                       // of all that was ever added
+	flushed  Outcome              // the part that the metrics have
+	hits     []int64              // by rule, those that the metrics do not have yet
+	counters []prometheus.Counter // by rule, nil for those that do not count the log
 }
 
 // rules begins to count hits by other rules.
-func (t *tally) rules(m *sourceMetrics, names []string) {
-	t.hits, t.counters = make([]int64, len(names)), nil
-	for _, name := range names {
-		t.counters = append(t.counters, m.all.hits.WithLabelValues(m.source, name))
+func (t *tally) rules(m *sourceMetrics, rules []*rule.Rule) {
+	t.hits, t.counters = make([]int64, len(rules)), make([]prometheus.Counter, len(rules))
+	for i, one := range rules {
+		if one.CountsLog() {
+			t.counters[i] = m.all.hits.WithLabelValues(m.source, one.Name)
+		}
 	}
 }
 

@@ -24,6 +24,7 @@ const (
 	reasonFiltered // only does not select it
 
 	// No rule counts it. With several rules it is the reason of the one that came nearest.
+	reasonInline // no rule counts the log
 	reasonAllowed
 	reasonMatch
 	reasonExpression
@@ -39,9 +40,9 @@ const (
 )
 
 var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered",
-	"allowed", "match", "expression", "refused", "key", "cost", "lost", "sender", "kafka"}
+	"inline", "allowed", "match", "expression", "refused", "key", "cost", "lost", "sender", "kafka"}
 
-var ruleReasons = [rule.Reasons]Reason{Counted, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}
+var ruleReasons = [rule.Reasons]Reason{Counted, reasonInline, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}
 
 // unreadable reports whether the line could not be read.
 func (r Reason) unreadable() bool { return r >= ReasonFormat && r <= ReasonLong }

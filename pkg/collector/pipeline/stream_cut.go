@@ -380,7 +380,7 @@ func (s *Stream) addBatch(partition int, more bool) {
 // judgeBy replaces the ruling from the next record on, and reads the fields that its rules need.
 func (s *Stream) judgeBy(r *ruling) {
 	s.ruling, s.judge = r, r.set.NewJudge()
-	s.tally.rules(s.in.metrics, r.names)
+	s.tally.rules(s.in.metrics, r.set.Rules)
 	s.want()
 }
 

@@ -91,7 +91,7 @@ func (s *Stream) cutBefore(ctx context.Context) error {
 
 // whyNone is the reason of the rule that came nearest to counting the request.
 func (s *Stream) whyNone() Reason {
-	why := rule.Allowed
+	why := rule.Inline
 	for i := range s.ruling.names {
 		why = max(why, s.judge.Outcome(i))
 	}

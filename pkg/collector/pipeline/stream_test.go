@@ -283,6 +283,35 @@ func TestACutIsMadeAgainAsItWas(t *testing.T) {
 	}
 }
 
+// Inline rules are not the collector's: they count nothing, have no series, and do not look like rules that never match.
+func TestInlineRulesAreLeftAlone(t *testing.T) {
+	const quota = "{name: quota, key: tenant, limits: [10/min], inline: true}"
+	for rules, want := range map[string]map[Reason]float64{
+		quota: {reasonInline: 2},
+		quota + ", {name: b, key: ip, limits: [10/min], match: path == \"/a\"}":                                {reasonMatch: 1},
+		"{name: quota, key: path, limits: [10/min], inline: {also: log}}, {name: b, key: user, limits: [1/s]}": {},
+	} {
+		r := newRig(t, "rules: ["+rules+"]\n")
+		r.pipeline.SetRules(r.pipeline.ruling.Load().set, request.NewClient(nil))
+		s := r.stream(t, StreamConfig{})
+		for _, path := range []string{"/a", "/b"} {
+			s.mustAdd(t, fmt.Appendf(nil, `203.0.113.1 - - [%s] "GET %s HTTP/1.1" 200 2 "-" "-"`, time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"), path))
+		}
+		if err := s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, why := range []Reason{reasonInline, reasonAllowed, reasonMatch, reasonKey} {
+			if got := testutil.ToFloat64(s.in.metrics.uncounted[why]); got != want[why] {
+				t.Errorf("%s: %s: %v, want %v", rules, reasonWords[why], got, want[why])
+			}
+		}
+		series := testutil.CollectAndCount(s.in.metrics.all.hits)
+		if inline := strings.Count(rules, "inline: true"); series != strings.Count(rules, "name:")-inline {
+			t.Errorf("%s: %d series of hits", rules, series)
+		}
+	}
+}
+
 // TestEveryRequestThatGivesNoHitIsCountedByWhy has one request of each reason.
 func TestEveryRequestThatGivesNoHitIsCountedByWhy(t *testing.T) {
 	r := newRig(t, `

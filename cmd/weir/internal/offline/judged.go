@@ -28,6 +28,8 @@ func (p *parseCommand) judged(l *line, r *request.Request) {
 // why describes the reason for which a request does not count under a rule.
 func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
 	switch reason {
+	case rule.Inline:
+		return "the rule is decided inline, before the request is served"
 	case rule.Allowed:
 		return "an allow entry matches it"
 	case rule.NoMatch:
