@@ -22,6 +22,7 @@ const (
 	rejoinPause    = 500 * time.Millisecond
 	leavePatience  = 3 * time.Second // for leaving, once all partitions were given up
 	watchEvery     = time.Second
+	aloneEvery     = 100 * time.Millisecond // how late a member may notice that it wants all partitions
 )
 
 // RunGroup is a member of the group until the context is done (it returns nil then), an owner returns an error, or a
@@ -102,7 +103,7 @@ func (c *Client) newMember(group topic.Group, own topic.Owner) (*member, error) 
 	group.Rebalance = cmp.Or(group.Rebalance, time.Minute)
 
 	m := &member{client: c, group: group, own: own, closed: make(chan struct{}), holdings: newHoldings(group.Rebalance), partitions: map[string]int{}}
-	m.sticky = &sticky{held: m.holdings.held}
+	m.sticky = &sticky{held: m.holdings.held, alone: group.Alone}
 	place, err := takePlace(c.config.Places, group.Name)
 	if err != nil {
 		c.errorLog.note("group", fmt.Errorf("group %s: a process that is killed is replaced only after its session: %w", group.Name, err))
@@ -233,8 +234,8 @@ func isSettling(err error) bool {
 }
 
 // serve runs the owners of a generation's share. It returns when the generation has ended, or should end: because the
-// number of partitions has changed, or because others wait for partitions whose owners have returned now. kafka-go joins
-// the next one then.
+// number of partitions has changed, because others wait for partitions whose owners have returned now, or because this
+// member wants all partitions, or no longer does. kafka-go joins the next one then.
 func (m *member) serve(staying, generation context.Context, next *kafkago.Generation) {
 	commits := newCommitter(m.client, m.group.Name, next)
 	owed := m.adopt(next, commits)
@@ -248,6 +249,8 @@ func (m *member) serve(staying, generation context.Context, next *kafkago.Genera
 	}
 	ticker := time.NewTicker(watchEvery)
 	defer ticker.Stop()
+	alone, stop := m.aloneTicker()
+	defer stop()
 	for {
 		for at, partitions := range waiting {
 			if m.holdings.begin(at, partitions, commits, m.work) {
@@ -263,6 +266,11 @@ func (m *member) serve(staying, generation context.Context, next *kafkago.Genera
 			return
 		case <-m.holdings.returned:
 			continue
+		case <-alone:
+			if staying.Err() == nil && m.sticky.outdated() && len(m.holdings.held()) > 0 {
+				return
+			}
+			continue
 		case <-ticker.C:
 		}
 		changed, err := m.changed(staying)
@@ -273,6 +281,15 @@ func (m *member) serve(staying, generation context.Context, next *kafkago.Genera
 			return
 		}
 	}
+}
+
+// aloneTicker returns a channel that says when to ask whether the member wants all partitions; nil if it never does.
+func (m *member) aloneTicker() (c <-chan time.Time, stop func()) {
+	if m.group.Alone == nil {
+		return nil, func() {}
+	}
+	ticker := time.NewTicker(aloneEvery)
+	return ticker.C, ticker.Stop
 }
 
 // adopt applies a generation to the owners that run. It returns the partitions that this member had when it joined, and

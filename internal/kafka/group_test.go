@@ -214,6 +214,75 @@ func TestGroupMovesNoMoreThanItMust(t *testing.T) {
 	}
 }
 
+// Members that want all partitions leave them to one of them, also when others come or it is killed. When it no longer
+// wants them, all have their shares.
+func TestGroupOfOneThatWantsAll(t *testing.T) {
+	t.Run("fake", func(t *testing.T) {
+		_, config := fake(t, kfake.NumBrokers(3))
+		oneWantsAll(t, config)
+	})
+	t.Run("real", func(t *testing.T) {
+		oneWantsAll(t, kafka.Config{Brokers: kafkatest.Shared(t).Addresses(), Create: true})
+	})
+}
+
+func oneWantsAll(t *testing.T, config kafka.Config) {
+	client := kafkatest.Client(t, config)
+	name := fmt.Sprintf("alone.%d", time.Now().UnixNano())
+	if err := client.EnsureTopics(t.Context(), topic.Topic{Name: name, Partitions: 8}); err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger(t)
+	var wanted atomic.Bool
+	var placed func() int // how often the last member has got a place
+	member := func(of string) (leave func()) {
+		group := topic.Group{Name: name, Topics: map[string]int{name: 8}, Session: 6 * time.Second}
+		group.Alone = func() bool { return wanted.Load() && len(l.of(of)) > 0 }
+		placed = places(&group)
+		return join(t, client, group, l.own(of))
+	}
+	names := []string{"one", "two", "three"}
+	leave := map[string]func(){}
+	for _, of := range names {
+		leave[of] = member(of)
+	}
+	shared := func(members ...string) {
+		t.Helper()
+		wait.Until(t, "all to have a share", func() bool {
+			total, least := 0, 8
+			for _, of := range members {
+				total, least = total+len(l.of(of)), min(least, len(l.of(of)))
+			}
+			return total == 8 && least >= 8/len(members)
+		})
+	}
+	alone := func(members ...string) (of string) {
+		t.Helper()
+		wait.Until(t, "one to have all", func() bool {
+			i := slices.IndexFunc(members, func(of string) bool { return len(l.of(of)) == 8 })
+			if i >= 0 {
+				of = members[i]
+			}
+			return i >= 0
+		})
+		return of
+	}
+
+	shared(names...)
+	wanted.Store(true)
+	first := alone(names...)
+	leave["four"] = member("four")
+	names = append(slices.DeleteFunc(names, func(of string) bool { return of == first }), "four")
+	wait.Until(t, "the fourth to take part", func() bool { return placed() > 0 })
+	if len(l.of(first)) != 8 || l.timesTaken("four") > 0 {
+		t.Errorf("%s has %d partitions, and the fourth has got %d", first, len(l.of(first)), l.timesTaken("four"))
+	}
+	leave[first]()
+	alone(names...)
+	wanted.Store(false)
+	shared(names...)
+}
+
 // places counts how often a member has got a place in its group.
 func places(group *topic.Group) (count func() int) {
 	var times atomic.Int64

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -11,7 +12,7 @@ import (
 )
 
 // sticky shares partitions evenly and moves as few as possible: each member sends the partitions that it had when it
-// joins.
+// joins. While members want all partitions for themselves (topic.Group, Alone), one of these gets them.
 //
 // A partition moves in two steps, so that all others can go on. A member joins with the partitions whose owners run. A
 // generation gives none of these to another member: it only takes partitions away from a member that has too many. When
@@ -20,7 +21,8 @@ import (
 // The protocol has another name than that of earlier versions, whose members release everything before they join, and
 // give partitions away in one step. The group does not take members of both, so new ones wait for the last old one.
 type sticky struct {
-	held func() map[topicPartition]bool
+	held  func() map[topicPartition]bool
+	alone func() bool // whether the member wants all partitions; nil never does
 
 	mu      sync.Mutex
 	had     had
@@ -32,7 +34,12 @@ type had struct {
 	Generation int32            `json:"generation"`
 	Partitions map[string][]int `json:"partitions"`
 	Held       map[string][]int `json:"held,omitempty"`
+	Alone      bool             `json:"alone,omitempty"`   // it wants all partitions
+	Process    string           `json:"process,omitempty"` // random: members of several groups may be in one process
 }
+
+// process is the same in all groups, so that one process gets the partitions of all of them.
+var process = rand.Text()
 
 // keep remembers a generation's share for the next join. It returns the partitions that were held at the last one.
 func (s *sticky) keep(generation *kafkago.Generation) (claimed map[topicPartition]bool) {
@@ -44,22 +51,33 @@ func (s *sticky) keep(generation *kafkago.Generation) (claimed map[topicPartitio
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.had = had{Generation: generation.ID, Partitions: partitions}
+	s.had.Generation, s.had.Partitions = generation.ID, partitions
 	return s.claimed
 }
 
 func (s *sticky) ProtocolName() string { return "weir-cooperative" }
 
 func (s *sticky) UserData() ([]byte, error) {
-	held := s.held()
+	held, alone := s.held(), s.wantsAll()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.claimed = held
+	s.had.Alone, s.had.Process = alone, process
 	s.had.Held = map[string][]int{}
 	for _, at := range slices.SortedFunc(maps.Keys(held), compareTopicPartition) {
 		s.had.Held[at.topic] = append(s.had.Held[at.topic], at.partition)
 	}
 	return json.Marshal(s.had)
+}
+
+func (s *sticky) wantsAll() bool { return s.alone != nil && s.alone() }
+
+// outdated reports whether the member now wants the opposite of what it wanted when it joined.
+func (s *sticky) outdated() bool {
+	alone := s.wantsAll()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return alone != s.had.Alone
 }
 
 type topicPartition struct {
@@ -83,6 +101,7 @@ func (s *sticky) AssignGroups(members []kafkago.GroupMember, partitions []kafkag
 		free[topicPartition{p.Topic, p.ID}] = true
 	}
 
+	gather(shares, free)
 	keepShares(shares, free)
 
 	// Sorted, because maps have no order: the same members get the same shares.
@@ -122,6 +141,26 @@ func newShares(members []kafkago.GroupMember) []*share {
 		return cmp.Or(cmp.Compare(b.had.Generation, a.had.Generation), cmp.Compare(a.member.ID, b.member.ID))
 	})
 	return shares
+}
+
+// gather gives the free partitions to one of the members that want all of them, if there are any. The others have none
+// after that, and no longer want them; so it stays the same one.
+func gather(shares []*share, free map[topicPartition]bool) {
+	var to *share
+	for _, s := range shares {
+		if s.had.Alone && (to == nil || s.had.Process < to.had.Process) {
+			to = s
+		}
+	}
+	if to == nil {
+		return
+	}
+	for p := range free {
+		if slices.Contains(to.member.Topics, p.topic) {
+			to.has = append(to.has, p)
+			delete(free, p)
+		}
+	}
 }
 
 // keepShares leaves members their partitions, up to an even share, and removes these from the free ones. As many

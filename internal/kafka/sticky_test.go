@@ -78,6 +78,62 @@ func TestStickyHolders(t *testing.T) {
 	}
 }
 
+// TestStickyAlone lets members come and go, and some want all partitions while they hold any. No partition goes to
+// a member while another holds it, and a member that is the only one to want them has all partitions after three rounds.
+// Members of earlier versions want nothing.
+func TestStickyAlone(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 3))
+		partitions := somePartitions(1 + random.IntN(20))
+		owned := map[string]had{}
+		for generation := range int32(20) {
+			members := someMembers(random, owned)
+			for round := range int32(4) {
+				assigned := new(sticky).AssignGroups(members, partitions)
+				wishes := 0
+				next := map[string]had{}
+				for _, m := range members {
+					mine := assigned[m.ID]["hits"]
+					for other, of := range owned {
+						for _, p := range of.Held["hits"] {
+							if other != m.ID && slices.Contains(mine, p) && slices.ContainsFunc(members, func(m kafkago.GroupMember) bool { return m.ID == other }) {
+								t.Fatalf("seed %d: %s gets partition %d, which %s holds", seed, m.ID, p, other)
+							}
+						}
+					}
+					h := had{Generation: generation*4 + round, Partitions: assigned[m.ID], Held: map[string][]int{"hits": mine}, Process: m.ID}
+					if round == 0 {
+						h.Alone = random.IntN(3) == 0
+					} else {
+						h.Alone = owned[m.ID].Alone
+					}
+					h.Alone = h.Alone && len(mine) > 0
+					if h.Alone {
+						wishes++
+					}
+					next[m.ID] = h
+				}
+				owned = next
+				members = membersOf(owned)
+				if round < 3 {
+					continue
+				}
+				if wishes > 1 {
+					t.Fatalf("seed %d: %d members want all partitions", seed, wishes)
+				}
+				for id, h := range owned {
+					if h.Alone && len(assigned[id]["hits"]) != len(partitions) {
+						t.Fatalf("seed %d: %s wants all of %d partitions and has %d", seed, id, len(partitions), len(assigned[id]["hits"]))
+					}
+				}
+				if wishes == 0 {
+					checkShares(t, members, partitions, assigned)
+				}
+			}
+		}
+	}
+}
+
 func membersOf(owned map[string]had) (members []kafkago.GroupMember) {
 	for _, id := range slices.Sorted(maps.Keys(owned)) {
 		data, _ := json.Marshal(owned[id])

@@ -202,6 +202,11 @@ type Group struct {
 	// Place is called with true when this member has a place in the group, with or without partitions, and with false
 	// when it has none any more. It may be nil, and must not wait.
 	Place func(has bool)
+
+	// Alone reports whether this member wants all partitions for itself. Of the members that do, one gets all partitions
+	// of its topics, and the others have none until it no longer wants them. A member without partitions must not want
+	// it. Alone is asked several times a second, and must not wait. It may be nil; a Log for one process ignores it.
+	Alone func() bool
 }
 
 // A Claim is a partition that a member owns for a while.

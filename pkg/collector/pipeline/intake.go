@@ -107,6 +107,12 @@ func (in *Intake) Share(log string) *pace.Member {
 // Doubts returns a channel that is closed when a log waits for the confirmation that shared ones have nothing to read.
 func (in *Intake) Doubts() <-chan struct{} { return in.pipeline.config.Pace.Doubts() }
 
+// AnyWaits reports whether any log of any source waits for others.
+func (in *Intake) AnyWaits() bool {
+	_, waiting := in.pipeline.config.Pace.Count()
+	return waiting > 0
+}
+
 // late is the lateness of the source.
 func (in *Intake) late() time.Duration {
 	return cmp.Or(in.config.Late, in.pipeline.config.Late)

@@ -23,6 +23,7 @@ type commitJournal struct {
 	intake *pipeline.Intake
 	claim  *topic.Claim
 	member *pace.Member
+	count  func(offset, reached int64) // notes how far Kafka has all hits
 
 	mu       sync.Mutex
 	standing kafkaNote // without the parts that follow from the other fields
@@ -46,8 +47,8 @@ const (
 	waitsBeat   = 10 // s
 )
 
-func newCommitJournal(in *pipeline.Intake, claim *topic.Claim, m *pace.Member, t *takeover) *commitJournal {
-	return &commitJournal{intake: in, claim: claim, member: m, standing: t.note, offset: t.offset, cuts: t.again,
+func newCommitJournal(in *pipeline.Intake, claim *topic.Claim, m *pace.Member, t *takeover, count func(offset, reached int64)) *commitJournal {
+	return &commitJournal{intake: in, claim: claim, member: m, count: count, standing: t.note, offset: t.offset, cuts: t.again,
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
 }
 
@@ -78,6 +79,7 @@ func (j *commitJournal) Done(c *pipeline.Cut) {
 	j.offset = c.To
 	if c.Reached != pace.NoTime {
 		j.standing.Reached = c.Reached
+		j.count(c.To, c.Reached)
 	}
 
 	if last, ok := readRecordID(c.Note); ok {

@@ -90,7 +90,8 @@ func (o *ownership) run(ctx context.Context) error {
 // reader makes the reader that continues after a takeover, and its journal.
 func (o *ownership) reader(t *takeover) (*partitionReader, *commitJournal) {
 	member := o.partition.member
-	journal := newCommitJournal(o.source.in, o.claim, member, t)
+	counted := func(offset, reached int64) { o.source.counted(o.partition, offset, reached) }
+	journal := newCommitJournal(o.source.in, o.claim, member, t, counted)
 	r := &partitionReader{in: o.source.in, log: o.name(), choice: t.note.choice(), chose: journal.chose}
 	r.passed = func(position int64, end bool) {
 		o.source.passed(o.partition, position)

@@ -58,19 +58,20 @@ func (k *source) known() []string {
 	return topics
 }
 
-// behind reports whether a partition of ours reads a backlog, and a partition of another collector may hold it.
+// behind reports whether a partition of ours reads a backlog, or a log of another source waits, and a partition of
+// another collector may hold it.
 func (k *source) behind() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	behind, others := false, false
+	behind, others, othersBehind := false, false, false
 	for _, p := range k.partitions {
 		if !p.owned {
-			others = true
+			others, othersBehind = true, othersBehind || p.member.Behind()
 		} else if p.member.Behind() {
 			behind = true
 		}
 	}
-	return behind && others
+	return behind && others || othersBehind && k.in.AnyWaits()
 }
 
 // applyCommits applies the commits of a topic. While the commits cannot be read, no partition counts as stalled,

@@ -15,7 +15,6 @@ import (
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/topic"
 	"weir/pkg/collector/pace"
-	"weir/pkg/collector/pipeline"
 	"weir/test/wait"
 )
 
@@ -23,16 +22,7 @@ import (
 // stops, as long as its commits state that it waits for others, and not when it has nothing more to read.
 func TestPartitionsOfOthersAreHeardOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := pipeline.New(pipeline.Config{Late: time.Minute * 10 / 9, Logger: testLogger(t), Pace: pace.New(testLogger(t), time.Now), Now: time.Now})
-		in, err := c.NewIntake(pipeline.IntakeConfig{Name: "logs", Format: "combined"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		made, err := New(in, Config{Group: "g", Topics: []string{"logs"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		k := made.(*source)
+		k := newStill(t, time.Minute*10/9)
 		ours := k.possess("logs", 0)
 		day := time.Now().Add(-24 * time.Hour).UnixMilli()
 		hear := func(n kafkaNote) {

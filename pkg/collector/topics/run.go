@@ -103,7 +103,7 @@ func (k *source) share(ctx context.Context, topics map[string]int) error {
 		k.in.Isolated("looking for topics", func() { k.watchTopics(ctx, topics) })
 	})
 
-	group := topic.Group{Name: k.group, Topics: topics, Session: k.config.Session, Place: k.place}
+	group := topic.Group{Name: k.group, Topics: topics, Session: k.config.Session, Place: k.place, Alone: k.wantsAlone}
 	if err := k.client.RunGroup(ctx, group, k.own); err != nil {
 		return fmt.Errorf("source %s: %w", k.in.Name(), err)
 	}

@@ -60,6 +60,7 @@ type source struct {
 	group    string
 	cluster  string
 	patience time.Duration // how long to wait for unknown rules
+	sparse   int           // records of all partitions in a slack, see sparseRecords
 
 	mu         sync.Mutex
 	partitions map[topicPartition]*partition
@@ -67,6 +68,7 @@ type source struct {
 	asked      bool         // the cluster is known, and all topics were found
 	placed     bool         // we have a place in the group
 	lost       time.Time    // when we lost it; zero before we had one
+	alone      aloneness
 }
 
 type topicPartition struct {
@@ -84,6 +86,7 @@ type partition struct {
 	metadata    string // of the last commit
 	offset      int64  // up to which it is read
 	changed     time.Time
+	density     density // since it is ours
 }
 
 // New makes a source. Its client knows the topics.
@@ -91,7 +94,7 @@ func New(in *pipeline.Intake, config Config) (pipeline.Source, error) {
 	if config.Group == "" || len(config.Topics) == 0 {
 		return nil, errors.New("a group and topics are needed")
 	}
-	return &source{in: in, config: config, client: config.Client, group: config.Group, patience: awaitRules, partitions: map[topicPartition]*partition{}}, nil
+	return &source{in: in, config: config, client: config.Client, group: config.Group, patience: awaitRules, sparse: sparseRecords, partitions: map[topicPartition]*partition{}}, nil
 }
 
 // Announce makes others wait for the source's partitions until it has found them: their requests may be older.
@@ -190,7 +193,7 @@ func (k *source) possess(topic string, number int) *partition {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p := k.partition(topic, number)
-	p.owned = true
+	p.owned, p.density = true, density{}
 	p.member.Wait(false)
 	p.member.Idle(false)
 	return p

@@ -56,6 +56,7 @@ type bench struct {
 	rules      *rule.Set
 	source     sourceConfig // without its client
 	patience   time.Duration
+	sparse     int            // see sparseRecords; 0 is the default
 	opened     func(*running) // called before one runs
 	folder     string         // of the journal of a source without a group
 
@@ -220,6 +221,9 @@ func (b *bench) start(to pipeline.Sink, change ...func(*reading)) *running {
 		}
 		if b.patience > 0 {
 			made.(*source).patience = b.patience
+		}
+		if b.sparse > 0 {
+			made.(*source).sparse = b.sparse
 		}
 		r.sources = append(r.sources, made)
 	}
