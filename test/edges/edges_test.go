@@ -386,7 +386,7 @@ func (s *site) hangs(url string) {
 	defer l.Close()
 	wait.Until(t, "who asks with an enforcer that hangs passes in little time", func() bool {
 		for i, end := 0, time.Now().Add(1500*time.Millisecond); time.Now().Before(end); i++ {
-			if !s.passed(send(t, goodClient, []string{http.MethodPost, http.MethodGet}[i%2], url, "a body"), 700*time.Millisecond) {
+			if !s.passed(send(t, goodClient, []string{http.MethodPost, http.MethodGet}[i%2], url, "a body"), 2500*time.Millisecond) {
 				return false
 			}
 		}

@@ -51,7 +51,7 @@ func TestEnvoyClosed(t *testing.T) {
 // A blocked client cannot pass by sending a long request: Envoy lets requests pass when a check fails.
 func TestEnvoyAsksAboutLongRequests(t *testing.T) {
 	s := newSite(t)
-	url, _ := s.envoy("timeout: 0.1s", "timeout: 0.4s")
+	url, _ := s.envoy()
 	awaitEdge(t, url)
 	s.order(blocklist.OrderBlock, blockedClient)
 	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
