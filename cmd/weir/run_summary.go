@@ -120,15 +120,19 @@ func (t *runSummary) rules(b *strings.Builder) {
 		for i, l := range r.Limits {
 			limits[i] = l.String()
 		}
-		fmt.Fprintf(b, "rule       %s: %s by %s, %s\n", r.Name, strings.Join(limits, " "), r.Key, modeInWords(r.Mode))
+		fmt.Fprintf(b, "rule       %s: %s by %s, %s\n", r.Name, strings.Join(limits, " "), r.Key, modeInWords(r))
 	}
 }
 
-func modeInWords(m rule.Mode) string {
-	if m == rule.Shadow {
-		return "shadow: shown, not refused"
+func modeInWords(r *rule.Rule) string {
+	mode := "enforce"
+	if r.Mode == rule.Shadow {
+		mode = "shadow: shown, not refused"
 	}
-	return "enforce"
+	if r.Inline {
+		return "inline, " + mode
+	}
+	return mode
 }
 
 func (t *runSummary) enforcer(b *strings.Builder) {

@@ -60,6 +60,10 @@ func (a *Aggregator) askedKey(w http.ResponseWriter, r *http.Request) (*rule.Rul
 		http.Error(w, fmt.Sprintf("there is no rule %q; ask as ?rule=NAME&key=KEY", r.URL.Query().Get("rule")), http.StatusNotFound)
 		return nil, "", false
 	}
+	if !named.CountsLog() {
+		http.Error(w, decidedInline(named), http.StatusNotFound)
+		return nil, "", false
+	}
 	key, err := named.Key.Canonical(r.URL.Query().Get("key"))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -68,10 +72,18 @@ func (a *Aggregator) askedKey(w http.ResponseWriter, r *http.Request) (*rule.Rul
 	return named, key, true
 }
 
+func decidedInline(r *rule.Rule) string {
+	return fmt.Sprintf("rule %s is decided inline: aggregators do not count it", r.Name)
+}
+
 func (a *Aggregator) serveTop(w http.ResponseWriter, r *http.Request) {
 	name := r.URL.Query().Get("rule")
-	if named, _ := a.rules.Load().set.Rule(name); named == nil && name != "" {
+	switch named, _ := a.rules.Load().set.Rule(name); {
+	case named == nil && name != "":
 		http.Error(w, fmt.Sprintf("there is no rule %q", name), http.StatusNotFound)
+		return
+	case named != nil && !named.CountsLog():
+		http.Error(w, decidedInline(named), http.StatusNotFound)
 		return
 	}
 

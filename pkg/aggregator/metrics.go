@@ -85,6 +85,9 @@ func (m *metrics) blocked(r *windows.Rule, limit string, after time.Duration) {
 // showRules starts the series of rules at 0, so that an alert sees a rule's first block as an increase.
 func (m *metrics) showRules(set *rule.Set) {
 	for _, r := range set.Rules {
+		if !r.CountsLog() {
+			continue
+		}
 		m.detection.WithLabelValues(r.Name)
 		for _, limit := range r.Limits {
 			m.broken.WithLabelValues(r.Name, r.Mode.String(), limit.Text)

@@ -26,9 +26,9 @@ const (
 // A ruling is a set of active rules. It does not change.
 type ruling struct {
 	set         *rule.Set
-	policies    []*window.Policy
+	policies    []*window.Policy // by the rules' indexes, nil for those that do not count the log
 	fingerprint string
-	modes       uint64        // a hash of names and modes
+	modes       uint64        // a hash of names and modes of the rules that count
 	over        chan struct{} // closed when another set is active
 }
 
@@ -37,6 +37,10 @@ func newRuling(set *rule.Set, late time.Duration) (*ruling, error) {
 	next := &ruling{set: set, fingerprint: set.Fingerprint(), over: make(chan struct{})}
 	var modes []string
 	for _, r := range set.Rules {
+		if !r.CountsLog() {
+			next.policies = append(next.policies, nil)
+			continue
+		}
 		policy, err := r.Policy(late, 0)
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
@@ -118,6 +122,12 @@ func (b *rulebook) refresh() {
 	before := b.byName
 	b.ruling, b.byName, b.unknown = now, map[string]*counted{}, map[string]bool{}
 	for i, r := range now.set.Rules {
+		// Its hits are from before it was inline: they are not waited for.
+		if !r.CountsLog() {
+			b.unknown[r.Name] = true
+			continue
+		}
+
 		c := before[r.Name]
 		if c == nil || !reflect.DeepEqual(counting(c.Spec), counting(r)) {
 			c = &counted{Rule: &windows.Rule{Name: r.Name, Policy: now.policies[i]}}

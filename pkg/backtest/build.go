@@ -49,7 +49,10 @@ func ruleReports(set *rule.Set, keys *keyTable, v *variant, uncounted [][rule.Re
 		t := &v.rules[i]
 		reports[i] = RuleReport{
 			Rule: r.Name, Mode: r.Mode.String(), Algorithm: t.algorithm.String(), Key: r.Key.String(), Limits: []string{},
-			Keys: t.keys, Requests: t.requests, Refused: t.refused, Uncounted: uncountedOf(uncounted[i], t.late), Blocked: []Blocked{},
+			Keys: t.keys, Requests: t.requests, Refused: t.refused, Uncounted: uncountedOf(uncounted[i], t.late), Blocked: []Blocked{}, Inline: isLeftOut(r),
+		}
+		if reports[i].Inline {
+			clear(reports[i].Uncounted) // the sentence about the rule is enough
 		}
 		for _, l := range r.Limits {
 			reports[i].Limits = append(reports[i].Limits, l.Text)

@@ -27,7 +27,8 @@ func (c *RuleChange) counts() string {
 }
 
 // compareRules compares the results of two sets of rules: rules of the same name with each other, then the remaining
-// ones that count by the same key, then each of the rest with nothing.
+// ones that count by the same key, then each of the rest with nothing. Rules that are left out on both sides are not
+// compared.
 func compareRules(before, after []RuleReport) []RuleChange {
 	partner := partners(before, after)
 	var changes []RuleChange
@@ -37,11 +38,14 @@ func compareRules(before, after []RuleReport) []RuleChange {
 		if j, ok := partner[i]; ok {
 			was = &before[j]
 		}
+		if after[i].Inline && (was == nothing || was.Inline) {
+			continue
+		}
 		changes = append(changes, compareRule(was, &after[i]))
 	}
 
 	for j := range before {
-		if !contains(partner, j) {
+		if !contains(partner, j) && !before[j].Inline {
 			changes = append(changes, compareRule(&before[j], nothing))
 		}
 	}
@@ -64,7 +68,7 @@ func partners(before, after []RuleReport) map[int]int {
 
 	// Names first: a rule that was only renamed is found by its key.
 	match(func(b, a *RuleReport) bool { return b.Rule == a.Rule })
-	match(func(b, a *RuleReport) bool { return b.Key == a.Key })
+	match(func(b, a *RuleReport) bool { return b.Key == a.Key && !b.Inline && !a.Inline })
 	return partner
 }
 

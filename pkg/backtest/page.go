@@ -74,7 +74,7 @@ type pageTile struct {
 type pageRule struct {
 	Name, Counts, Uncounted string
 	Chips                   []string
-	Shadow                  bool
+	Shadow, LeftOut         bool
 	Worst, More             []pageKey
 	MoreText, Left          string
 }
@@ -167,9 +167,12 @@ func (r *Report) pageVerdicts() (verdicts []pageVerdict) {
 }
 
 func (r *Report) pageTiles() []pageTile {
-	var keys, blocked, shadowed int64
+	var keys, blocked, shadowed, rules int64
 	for i := range r.Rules {
 		rule := &r.Rules[i]
+		if !rule.Inline {
+			rules++
+		}
 		// Shadow rules refuse nothing, so they are not in the figures that a reader would take for refusals.
 		if rule.Mode == modeEnforce {
 			keys += rule.Keys
@@ -192,7 +195,7 @@ func (r *Report) pageTiles() []pageTile {
 	unread := sum(r.Unread)
 	return []pageTile{
 		{Name: "Requests", Value: grouped(r.Requests), Note: rate},
-		{Name: "Keys", Value: grouped(keys), Note: counted(int64(len(r.Rules)), "rule")},
+		{Name: "Keys", Value: grouped(keys), Note: counted(rules, "rule")},
 		{Name: "Keys blocked", Value: grouped(blocked), Note: note},
 		{Name: "Requests refused", Value: grouped(r.Refused), Note: percentOf(r.Refused, r.Requests) + " of the requests", Loud: r.Refused > 0},
 		{Name: "Lines unread", Value: grouped(unread), Note: percentOf(unread, unread+r.Requests) + " of the lines", Loud: unread > 0},
@@ -223,6 +226,11 @@ func (r *RuleReport) page() pageRule {
 		Name: r.Rule, Shadow: r.Mode != modeEnforce, Chips: append(slices.Clone(r.Limits), "by "+r.Key, r.Algorithm), Uncounted: uncountedText(r.Uncounted),
 		Counts: fmt.Sprintf("%s of %s. %s blocked (%s), %s refused (%s).", counted(r.Requests, "request"), counted(r.Keys, "key"),
 			counted(blocked, "key"), percentOf(blocked, r.Keys), counted(r.Refused, "request"), percentOf(r.Refused, r.Requests)),
+	}
+
+	if r.Inline {
+		p.Counts, p.LeftOut = leftOut(r.Rule)+".", true
+		return p
 	}
 
 	worst := worstFirst(r.Blocked)

@@ -54,12 +54,16 @@ type RuleReport struct {
 	Algorithm string           `json:"algorithm"`
 	Key       string           `json:"key"` // the counted key, as in the rules
 	Limits    []string         `json:"limits"`
-	Keys      int64            `json:"keys"`      // distinct keys that were hit
-	Requests  int64            `json:"requests"`  // that counted under the rule, those refused included
-	Refused   int64            `json:"refused"`   // of them, those inside a block
-	Uncounted map[string]int64 `json:"uncounted"` // requests read that did not count under the rule, by reason
-	Blocked   []Blocked        `json:"blocked"`   // keys that broke a limit, by First, then Key
+	Keys      int64            `json:"keys"`             // distinct keys that were hit
+	Requests  int64            `json:"requests"`         // that counted under the rule, those refused included
+	Refused   int64            `json:"refused"`          // of them, those inside a block
+	Uncounted map[string]int64 `json:"uncounted"`        // requests read that did not count under the rule, by reason
+	Blocked   []Blocked        `json:"blocked"`          // keys that broke a limit, by First, then Key
+	Inline    bool             `json:"inline,omitempty"` // the rule is decided inline, and left out here
 }
+
+// leftOut is the sentence about a rule that is decided inline.
+func leftOut(name string) string { return "rule " + name + " is decided inline; it is left out here" }
 
 // A Blocked is a key that broke a limit.
 type Blocked struct {

@@ -150,6 +150,10 @@ func sortedReasons(counts map[string]int64) []string {
 }
 
 func (t *textWriter) rule(r *RuleReport) {
+	if r.Inline {
+		t.line("\n%s", leftOut(r.Rule))
+		return
+	}
 	t.line("\n%s  %s", t.strong(r.Rule), t.faint(aboutRule(r)))
 	t.line("  %s of %s; %s blocked (%s), %s refused (%s)", counted(r.Requests, "request"), counted(r.Keys, "key"),
 		counted(int64(len(r.Blocked)), "key"), percentOf(int64(len(r.Blocked)), r.Keys),
@@ -259,6 +263,11 @@ func (t *textWriter) against(a *AgainstReport) {
 		return
 	}
 	t.line("\n%s  %s", t.strong("what changes"), t.faint("before: "+counted(a.Refused, "request")+" refused"))
+	for i := range a.Rules {
+		if a.Rules[i].Inline {
+			t.line("  before: %s", leftOut(a.Rules[i].Rule))
+		}
+	}
 	for i := range a.Changes {
 		t.change(&a.Changes[i])
 	}

@@ -1,6 +1,7 @@
 package backtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path/filepath"
@@ -35,6 +36,11 @@ func RunTests(ctx context.Context, path string) (*TestReport, error) {
 	}
 
 	report := &TestReport{File: path, Cases: []CaseReport{}}
+	for _, r := range file.set.Rules {
+		if isLeftOut(r) {
+			report.Inline = append(report.Inline, r.Name)
+		}
+	}
 	for i := range file.Tests {
 		c, err := file.run(ctx, &file.Tests[i])
 		if err != nil {
@@ -66,6 +72,9 @@ func (f *testFile) checkWho(w who) (fault string) {
 	if len(rules) == 0 {
 		return fmt.Sprintf("there is no rule %s", w.Rule)
 	}
+	if rules = slices.DeleteFunc(rules, isLeftOut); len(rules) == 0 {
+		return leftOut(cmp.Or(w.Rule, f.set.Rules[0].Name))
+	}
 	var err error
 	for _, r := range rules {
 		if _, err = r.Key.Canonical(w.Key); err == nil {
@@ -75,10 +84,13 @@ func (f *testFile) checkWho(w who) (fault string) {
 	return err.Error()
 }
 
-// rulesOf are the rules that may block w.
+// isLeftOut reports whether a rule is decided inline, and not by the log.
+func isLeftOut(r *rule.Rule) bool { return !r.CountsLog() }
+
+// rulesOf are the rules that w names.
 func (f *testFile) rulesOf(w who) []*rule.Rule {
 	if w.Rule == "" {
-		return f.set.Rules
+		return slices.Clone(f.set.Rules)
 	}
 	r, _ := f.set.Rule(w.Rule)
 	if r == nil {

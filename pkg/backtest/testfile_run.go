@@ -14,6 +14,8 @@ import (
 type TestReport struct {
 	File  string       `json:"file"`
 	Cases []CaseReport `json:"cases"`
+
+	Inline []string `json:"inline,omitempty"` // rules that are decided inline, and left out here
 }
 
 // A CaseReport is the result of one test. Without failures it has passed.
@@ -44,6 +46,9 @@ func (t *TestReport) Failed() int {
 // WriteText writes which tests failed and why, and with verbose also those that passed.
 func (t *TestReport) WriteText(w io.Writer, verbose bool) error {
 	out := bufio.NewWriter(w)
+	for _, name := range t.Inline {
+		fmt.Fprintf(out, "%s: %s\n", t.File, leftOut(name))
+	}
 	for _, c := range t.Cases {
 		if len(c.Failures) == 0 {
 			if verbose {
@@ -179,7 +184,7 @@ func (v *testRun) got(w who, all []found) string {
 func (v *testRun) counted(w who) string {
 	var counts []string
 	for i := range v.report.Rules {
-		if r := &v.report.Rules[i]; w.Rule == "" || w.Rule == r.Rule {
+		if r := &v.report.Rules[i]; !r.Inline && (w.Rule == "" || w.Rule == r.Rule) {
 			text := fmt.Sprintf("%s counted %s of %s", r.Rule, counted(r.Requests, "request"), counted(r.Keys, "key"))
 			if len(r.Uncounted) > 0 {
 				text += ", and not " + uncountedText(r.Uncounted)

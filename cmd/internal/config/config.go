@@ -151,6 +151,9 @@ func (c *Config) warnOfShortRetention() {
 		return
 	}
 	for _, r := range c.RuleSet.Rules {
+		if !r.CountsLog() {
+			continue
+		}
 		for _, limit := range r.Limits {
 			if limit.Per > time.Duration(c.Kafka.Hits.Retention) {
 				c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,

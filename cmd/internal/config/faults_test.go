@@ -169,6 +169,11 @@ func TestARetentionShorterThanALimitIsAWarning(t *testing.T) {
 		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "100/w") {
 			t.Errorf("%s: %v, %v", retention, warnings, err)
 		}
+		// No hits of an inline rule are kept.
+		text = strings.Replace(text, "block: {for: 1d}", "inline: true", 1)
+		if _, warnings, err = config.Read([]byte(text), config.Options{File: "weir.yaml"}); err != nil || len(warnings) > 0 {
+			t.Errorf("inline, %s: %v, %v", retention, warnings, err)
+		}
 	}
 }
 

@@ -185,6 +185,9 @@ func passwordIn(path string) (string, error) {
 func expiry(c *config.Config) time.Duration {
 	longest := time.Duration(0)
 	for _, r := range c.RuleSet.Rules {
+		if !r.CountsLog() {
+			continue
+		}
 		matters := mattersFor(r)
 		if matters == window.Forever {
 			return 0

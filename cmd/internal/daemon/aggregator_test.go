@@ -129,6 +129,9 @@ func TestRedisForgetsWhenNothingMattersAnyMore(t *testing.T) {
 		"rules: [{name: a, key: ip, limits: [10/min], block: {for: 1h, then: [2h], forget: 3h}}]": 2*(5*time.Hour+20*time.Minute) + 48*time.Hour,
 		"rules: [{name: a, key: ip, limits: [10/w], block: {for: 1h}}]":                           2*(7*24*time.Hour+20*time.Minute) + 48*time.Hour,
 		"rules: [{name: a, key: ip, limits: [10/min], block: {for: forever}}]":                    0,
+		// Aggregators keep nothing of inline rules.
+		"rules: [{name: a, key: ip, limits: [10/min], inline: true}]":                                                     2*(20*time.Minute) + 48*time.Hour,
+		"rules: [{name: a, key: ip, limits: [10/min], block: {for: 1h}}, {name: b, key: ip, limits: [10/w], inline: {}}]": 2*(25*time.Hour+20*time.Minute) + 48*time.Hour,
 	} {
 		folder := t.TempDir()
 		p := &place{t: t, folder: folder}

@@ -137,7 +137,9 @@ func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
 
 	var names []ruleKey
 	for _, r := range settings.RuleSet.Rules {
-		if e.rule != "" && e.rule != r.Name {
+		// Aggregators do not count inline rules. One that is named is asked about all the same: the answer is the
+		// reason.
+		if e.rule != r.Name && (e.rule != "" || !r.CountsLog()) {
 			continue
 		}
 		if ofField && slices.Equal(r.Key.Words(), []string{scope}) {

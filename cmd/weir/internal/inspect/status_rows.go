@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
 	"weir/pkg/backtest"
+	"weir/pkg/rule"
 )
 
 // ownRows returns the rows that describe a part's status. Fields that are not known here are shown only by --json.
@@ -178,10 +179,14 @@ func (p *partStatus) sources() []sourceState {
 var intended = []string{"allowed", "cost", "filtered", "key", "match", "refused", "start"}
 
 // lost returns how many requests could not be read or judged, without those that are left out on purpose. When no
-// request counts at all it returns all of them, whatever the reasons: then the rules do not fit the log.
+// request counts at all it returns all of them, whatever the reasons: then the rules do not fit the log. Requests that all
+// rules leave to an enforcer are no sign of that.
 func (s *sourceState) lost() (lost int64) {
 	all := int64(0)
 	for reason, n := range s.Uncounted {
+		if reason == rule.Inline.String() {
+			continue
+		}
 		all += n
 		if !slices.Contains(intended, reason) {
 			lost += n

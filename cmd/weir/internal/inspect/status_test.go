@@ -155,6 +155,8 @@ func TestCaughtUpDoesNotMeanThatRequestsCount(t *testing.T) {
 		`{"match": 200, "allowed": 7}`:  "All have caught up.\n",
 		`{"match": 200, "format": 3}`:   "Everything is read, but not all requests count: 3 of 310 requests of file-1 (the reasons are below).\n",
 		`{"ahead": 310}`:                "Everything is read, but not all requests count: 310 of 310 requests of file-1 (the reasons are below).\n",
+		`{"inline": 310}`:               "All have caught up.\n",
+		`{"inline": 300, "format": 10}`: "Everything is read, but not all requests count: 10 of 310 requests of file-1 (the reasons are below).\n",
 		`{"match": 300, "allowed": 10}`: "Everything is read, but not all requests count: 310 of 310 requests of file-1 (the reasons are below).\n",
 	} {
 		s := status{CaughtUp: true, Parts: []partStatus{{Part: "collector", Reached: true,

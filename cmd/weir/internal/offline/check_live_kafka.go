@@ -148,6 +148,9 @@ func (l *liveCheck) keeps(want topic.Topic, settings map[string]string) error {
 	}
 
 	for _, r := range l.settings.RuleSet.Rules {
+		if !r.CountsLog() {
+			continue
+		}
 		for _, limit := range r.Limits {
 			if limit.Per > kept {
 				return exit.Unmetf("keeps hits for %s, and rule %s has the limit %s: make kafka.hits.retention, and retention.ms, longer than that",
