@@ -12,9 +12,10 @@ import (
 // partitions needs no commits for that. So a collector that finds a backlog sparse asks the group for all partitions,
 // and shares them again when it has caught up.
 const (
-	sparseRecords = 50_000           // fewer records of all partitions in a slack are sparse; twice as many no longer are
-	farBehind     = 100              // a backlog of fewer slacks is read before the partitions have moved
-	aloneLasts    = 10 * time.Second // after a change; each change moves partitions
+	sparseRecords = 50_000                 // fewer records of all partitions in a slack are sparse; twice as many no longer are
+	farBehind     = 100                    // a backlog of fewer slacks is read before the partitions have moved
+	farLasts      = 200 * time.Millisecond // a single line of an old time is no backlog
+	aloneLasts    = 10 * time.Second       // after a change; each change moves partitions
 )
 
 // A density is how many records a partition has in a time, as of those that were read last.
@@ -56,6 +57,7 @@ type aloneness struct {
 	changed time.Time // zero before the first change
 	behind  time.Time // when a partition was last behind
 	counted time.Time // when a partition last went on
+	far     time.Time // since when a partition has been far behind; zero when none is
 }
 
 // counted notes that Kafka has all hits of a partition up to an offset and a request time.
@@ -76,6 +78,11 @@ func (k *source) wantsAlone() bool {
 	if s.behind {
 		k.alone.behind = now
 	}
+	if !s.far {
+		k.alone.far = time.Time{}
+	} else if k.alone.far.IsZero() {
+		k.alone.far = now
+	}
 
 	wants := k.alone.wanted
 	switch {
@@ -87,7 +94,7 @@ func (k *source) wantsAlone() bool {
 	case wants:
 		wants = now.Sub(k.alone.behind) < aloneLasts && s.records < 2*float64(k.sparse)
 	default:
-		wants = s.far && s.measured && s.records < float64(k.sparse)
+		wants = s.far && now.Sub(k.alone.far) >= farLasts && s.measured && s.records < float64(k.sparse)
 	}
 
 	if wants != k.alone.wanted {
