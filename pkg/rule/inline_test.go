@@ -225,6 +225,21 @@ func TestInlinePolicy(t *testing.T) {
 		if got := policy.Hit(&state, 1_700_000_000_000, 2).Event; got != window.Counted {
 			t.Errorf("%s: two hits at once: %v", words, got)
 		}
+		// It is one attempt, not several requests that are judged one by one.
+		if got := policy.Hit(&state, 1_700_000_100_000, 9000); got.Event != window.Broke || got.Count < 9000 {
+			t.Errorf("%s: 9000 hits at once: %+v", words, got)
+		}
+	}
+}
+
+// In shadow mode, and with further addresses that are spared, the rules are inline as before.
+func TestCopiesOfASetStayInline(t *testing.T) {
+	set := mustParse(t, inlineRules)
+	r := sample()
+	for name, other := range map[string]*rule.Set{"shadowed": set.Shadowed(), "sparing": set.Sparing(nil)} {
+		if got, want := foundInline(other.NewJudge(), other, r), foundInline(set.NewJudge(), set, r); got != want || got == "" {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
 	}
 }
 
