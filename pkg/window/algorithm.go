@@ -54,6 +54,12 @@ type algorithm interface {
 	clear(s *State) int64
 	// forget lets s count only hits at or after the instant from.
 	forget(s *State, from int64)
+	// room is how many hits limit i admits at the instant at, which no hit is newer than; below 0 where it owes some.
+	room(s *State, i int, at int64) int64
+	// admits is the first instant from at on at which limit i admits cost hits, where none come before; Never.
+	admits(s *State, i int, at, cost int64) int64
+	// settle changes what an attempt at the instant at has cost.
+	settle(s *State, now, at, cost, actual int64)
 	// shapes are the shapes of the logs of a state; none where a state holds buckets.
 	shapes() []shape
 }

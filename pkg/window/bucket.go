@@ -2,7 +2,6 @@ package window
 
 import (
 	"fmt"
-	"math"
 	"math/bits"
 )
 
@@ -36,7 +35,7 @@ func newBucket(l Limit, hits int64) (bucket, error) {
 	common := gcd(l.Hits, per)
 	b := bucket{unit: per / common, drain: l.Hits / common}
 	high, low := bits.Mul64(uint64(hits), uint64(b.unit))
-	if high > 0 || low > math.MaxInt64/4 {
+	if high > 0 || low > mostDrops {
 		return b, fmt.Errorf("a bucket of %d hits at %d per %v is too large to be counted in whole numbers: want a rounder limit", hits, l.Hits, l.Per)
 	}
 	b.holds = int64(low)

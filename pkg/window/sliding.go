@@ -215,20 +215,6 @@ func (a *sliding) clear(s *State) int64 {
 	return clear
 }
 
-// admits is the first instant at which one more hit would break no limit, where none comes before.
-func (a *sliding) admits(s *State) int64 {
-	var admits int64
-	for i := range a.groups {
-		g, l := &a.groups[i], *s.log(i)
-		for _, limit := range g.limits {
-			if over := g.total(l) - (limit.hits - 1); over > 0 { // so many of the oldest have to leave
-				admits = max(admits, g.start(g.slot(l, g.reaching(l, -1, over)))+limit.per)
-			}
-		}
-	}
-	return admits
-}
-
 func (a *sliding) forget(s *State, from int64) {
 	for i := range a.groups {
 		a.groups[i].dropBefore(s.log(i), from)

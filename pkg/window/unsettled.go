@@ -299,7 +299,9 @@ func (p *Policy) next(s *State, now block, b broken) block {
 	}
 	until := later(b.at, p.block.lasts(level))
 	if p.block.Clear {
-		until = max(until, p.sliding.admits(s))
+		for i := range p.limits {
+			until = max(until, p.sliding.admits(s, i, b.at, 1))
+		}
 	}
 	return block{b.at, until, level, b.limit, p.counted(b), b.at, level}
 }
