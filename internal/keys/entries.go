@@ -70,9 +70,9 @@ type roleText Role
 func (r *roleText) FromYAML(v yamlfile.Value) {
 	*r = roleText(v.Text())
 	switch Role(*r) {
-	case Read, Write, Send, Admin:
+	case Read, Write, Send, Take, Admin:
 	default:
-		v.Faultf(nearest.Suggest(string(*r), []string{"read", "write", "send", "admin"}, "write one of "), "the role %q is not known", string(*r))
+		v.Faultf(nearest.Suggest(string(*r), []string{"read", "write", "send", "take", "admin"}, "write one of "), "the role %q is not known", string(*r))
 	}
 }
 

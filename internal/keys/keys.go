@@ -31,11 +31,13 @@ import (
 // A Role determines what the holder of a key may do.
 type Role string
 
-// The roles: Read sees the list, Write also gives orders, Send may only send requests, Admin may do everything.
+// The roles: Read sees the list, Write also gives orders, Send may only send requests, Take may only take from inline
+// limits and settle that, Admin may do everything.
 const (
 	Read  Role = "read"
 	Write Role = "write"
 	Send  Role = "send"
+	Take  Role = "take"
 	Admin Role = "admin"
 )
 

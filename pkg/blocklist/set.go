@@ -91,6 +91,20 @@ type Answer struct {
 // Check reports whether a request may pass. It allocates nothing and takes no lock.
 func (s *Set) Check(a *Asked, nowMilli int64) Answer { return s.list.Load().check(a, nowMilli) }
 
+// Paused reports whether a rule refuses no one now, because it or everything is paused.
+func (s *Set) Paused(rule string, nowMilli int64) bool {
+	c := s.list.Load()
+	if c.paused.Load() > nowMilli {
+		return true
+	}
+	for _, state := range c.view.Load().rules {
+		if state.name == rule {
+			return state.pausedUntil.Load() > nowMilli
+		}
+	}
+	return false
+}
+
 // All yields the active entries, verdicts and orders to block, including shadow ones, as they are when it begins.
 func (s *Set) All(nowMilli int64) iter.Seq[*Entry] {
 	return func(yield func(*Entry) bool) {

@@ -13,13 +13,14 @@ import (
 // Admit returns the name of the caller, if it has the wanted role.
 //
 // A caller who could open the unix socket is admin. Others send a key, or show a certificate that one of our roots
-// signed, which is enough to read. Without a file of keys, when only this machine can connect, every caller may read;
-// manual entries always need a key.
+// signed, which is enough to read, and to take from inline limits as edges do by their checks. Without a file of keys,
+// when only this machine can connect, every caller may do that; manual entries always need a key.
 func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error) {
 	if name, ok := r.Context().Value(personKey{}).(string); ok {
 		return name, nil
 	}
 	certified := keys.Certified(r, e.config.TLS)
+	usual := keys.Read.May(want) || want == keys.Take
 	// A connection that has identified itself no longer counts against the bound of its address (limited).
 	if certified {
 		limited.Showed(r.Context())
@@ -34,14 +35,14 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 		}
 
 		// A certificate replaces a missing key, never a wrong one: a caller that sends a key means that key.
-		if err == nil || !certified || !keys.Read.May(want) || !errors.Is(err, keys.ErrNone) {
+		if err == nil || !certified || !usual || !errors.Is(err, keys.ErrNone) {
 			return key.Name, refusedKey(err)
 		}
 		return commonName(r), nil
 	}
 
 	// Without a certificate no other machine can connect here (guard).
-	if keys.Read.May(want) {
+	if usual {
 		if certified {
 			by = commonName(r)
 		}

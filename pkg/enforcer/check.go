@@ -26,17 +26,22 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 	defer ruling.askings.Put(a)
 	now := e.config.Now()
 	said := e.ask(a, r, d, now)
-	if isEmpty(&said) && !e.config.Set.Whole() { // manual entries made here are active even without a list
-		e.withoutList(w, d)
+	without := isEmpty(&said) && !e.config.Set.Whole() // manual entries made here are active even without a list
+	if without && e.config.DenyWithoutList {
+		e.denyWithoutList(w, d)
 		return
 	}
 
-	e.answer(w, d, a, said)
+	e.answer(w, d, a, said, without)
 }
 
 // ask asks the list about a request, once for each reading of it until one is refused. Otherwise the first answer is
 // valid.
 func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (said blocklist.Answer) {
+	a.attempt.reset()
+	if a.ruling.requestID != "" {
+		a.attempt.request = header(r, a.ruling.requestID)
+	}
 	read, next := d.readerOf(0, r)
 	known, edge := a.read(r, read, now)
 	e.logClientSettings(a, known, edge)
@@ -47,6 +52,7 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 	}
 
 	said = e.config.Set.Check(a.prepare(), now.UnixMilli())
+	e.want(a, now.UnixMilli())
 
 	// A client may send the headers of another kind of edge, to be taken for another client. So each reading is asked,
 	// and one refusal is enough.
@@ -59,6 +65,7 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 		if other := e.config.Set.Check(a.prepare(), now.UnixMilli()); other.Entry.Found() {
 			return other
 		}
+		e.want(a, now.UnixMilli())
 	}
 
 	return said
@@ -84,14 +91,9 @@ func (e *Enforcer) logClientSettings(a *asking, known bool, edge netip.Addr) {
 	}
 }
 
-// withoutList answers while there is no list, not even an old one.
-func (e *Enforcer) withoutList(w http.ResponseWriter, d *dialect) {
+// denyWithoutList refuses while there is no list, not even an old one.
+func (e *Enforcer) denyWithoutList(w http.ResponseWriter, d *dialect) {
 	e.metrics.withoutList.Inc()
-	if !e.config.DenyWithoutList {
-		w.Header()[markField] = []string{markWithoutList}
-		w.WriteHeader(http.StatusOK)
-		return
-	}
 	status := d.refusal
 	if status == http.StatusTooManyRequests {
 		status = http.StatusServiceUnavailable
@@ -100,14 +102,26 @@ func (e *Enforcer) withoutList(w http.ResponseWriter, d *dialect) {
 	writeProblem(w, problemf(status, "there is no blocklist yet"))
 }
 
-// answer passes or refuses according to the list's answer.
-func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blocklist.Answer) {
+// answer passes or refuses: by the list's answer first, then by the limits of inline rules.
+func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blocklist.Answer, without bool) {
 	header, ruling := w.Header(), a.ruling
-	switch {
-	// An answer may have several of these. The cases are in the order of what decides.
-	case said.Entry.Found() && !ruling.Shadow:
+	if said.Entry.Found() && !ruling.Shadow {
 		e.refuseFor(w, d, a, said.Entry.Entry())
 		return
+	}
+	inShadow := ""
+	if !said.Allowed.Found() {
+		var refused bool
+		if refused, inShadow = e.takeFor(w, d, a); refused {
+			return
+		}
+	}
+
+	switch {
+	// An answer may have several of these. The cases are in the order of what decides.
+	case without:
+		e.metrics.withoutList.Inc()
+		header[markField] = []string{markWithoutList}
 	case said.Entry.Found():
 		e.letThroughInShadow(header, ruling, said.Entry.Rule())
 	case said.Allowed.Found():
@@ -118,6 +132,8 @@ func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blo
 		header[markField] = []string{markPaused}
 	case said.Shadow.Found():
 		e.letThroughInShadow(header, ruling, said.Shadow.Rule())
+	case inShadow != "":
+		e.letThroughInShadow(header, ruling, inShadow)
 	default:
 		e.metrics.passed.Inc()
 	}

@@ -197,7 +197,9 @@ func TestRulesAreTakenWhileItRuns(t *testing.T) {
 	next := usualRuling(t)
 	next.Rules = parsed(t, "rules: [{name: other, key: ip, limits: [1/min]}]")
 	next.Client = request.NewClient(nil)
-	r.Rule(next)
+	if err := r.Rule(next); err != nil {
+		t.Fatal(err)
+	}
 	if got := r.checks("203.0.113.7"); got.status != http.StatusOK {
 		t.Errorf("%d by a rule that is gone", got.status)
 	}

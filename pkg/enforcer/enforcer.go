@@ -41,6 +41,7 @@ import (
 	"weir/internal/origin"
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
+	"weir/pkg/inline"
 	"weir/pkg/rule"
 )
 
@@ -74,6 +75,9 @@ type Config struct {
 	// Keep returns when the active list is on the disk; nil when the list is not kept. Orders are answered after it.
 	Keep func() error
 
+	// Inline bounds the memory for inline rules.
+	Inline inline.Config
+
 	// Refused is called for each refusal, with the entry and the client. It must not wait. It may be nil.
 	Refused func(entry *blocklist.Entry, client netip.Addr)
 
@@ -87,6 +91,7 @@ type Enforcer struct {
 	config   Config
 	plain    *dialect // of checkPath itself
 	ruling   atomic.Pointer[ruling]
+	inline   *inline.Memory
 	metrics  *metrics
 	faults   *telemetry.Faults
 	mux      *http.ServeMux
@@ -116,13 +121,17 @@ func Open(c Config) (*Enforcer, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	c.Inline.Now = c.Now
+	memory := inline.New(c.Inline)
 	e := &Enforcer{
-		config: c, plain: anyEdge(c.Refusal), metrics: newMetrics(c.Metrics, c.Set, c.Now),
+		config: c, plain: anyEdge(c.Refusal), inline: memory, metrics: newMetrics(c.Metrics, c.Set, memory, c.Now),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing), turns: newTurns(),
 	}
 
-	e.Rule(c.Ruling)
+	if err := e.Rule(c.Ruling); err != nil {
+		return nil, err
+	}
 	e.mux = e.routes()
 	if c.Sinks == nil {
 		return e, nil
@@ -161,8 +170,15 @@ func (e *Enforcer) Refuses() bool { return !e.ruling.Load().Shadow }
 // Serving returns a channel that is closed once the enforcer listens.
 func (e *Enforcer) Serving() <-chan struct{} { return e.serving }
 
-// Rule sets other rules, other trusted proxies, and other fields.
-func (e *Enforcer) Rule(r Ruling) { e.ruling.Store(newRuling(r, e.metrics)) }
+// Rule sets other rules, other trusted proxies, and other fields. Keys of inline rules keep what they have counted.
+func (e *Enforcer) Rule(r Ruling) error {
+	next, err := newRuling(r, e.metrics, e.ruling.Load())
+	if err != nil {
+		return err
+	}
+	e.ruling.Store(next)
+	return nil
+}
 
 // Run serves until the context is done, and then finishes running requests. It ends followers at once: they connect
 // again to the enforcer that serves then.

@@ -238,7 +238,7 @@ func keysFile(t testing.TB) *keys.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "keys.yaml")
 	text := "keys:\n"
-	for _, role := range []keys.Role{keys.Read, keys.Write, keys.Send, keys.Admin} {
+	for _, role := range []keys.Role{keys.Read, keys.Write, keys.Send, keys.Take, keys.Admin} {
 		text += "  - {name: the-" + string(role) + ", role: " + string(role) + ", sha256: " + fmt.Sprintf("%x", sha256.Sum256([]byte(role))) + "}\n"
 	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {

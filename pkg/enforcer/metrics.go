@@ -8,12 +8,15 @@ import (
 
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
+	"weir/pkg/inline"
 )
 
 // metrics are the metrics of an enforcer.
 type metrics struct {
 	checks                               *prometheus.CounterVec
 	passed, allowed, paused, withoutList prometheus.Counter
+	attempts                             *prometheus.CounterVec
+	settled, unsettled                   prometheus.Counter
 	followers                            prometheus.Gauge
 	delay                                prometheus.Histogram
 }
@@ -21,10 +24,12 @@ type metrics struct {
 // ruleCounts count the checks that a rule's entries decided.
 type ruleCounts struct{ refused, shadow prometheus.Counter }
 
-func newMetrics(r prometheus.Registerer, set *blocklist.Set, now func() time.Time) *metrics {
+func newMetrics(r prometheus.Registerer, set *blocklist.Set, memory *inline.Memory, now func() time.Time) *metrics {
 	m := &metrics{
 		checks: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_checks_total",
 			Help: "Checks, by answer and by the rule that decided it."}, []string{"rule", "answer"})),
+		attempts: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_inline_attempts_total",
+			Help: "Attempts at the limits of inline rules, by rule and by answer."}, []string{"rule", "answer"})),
 		followers: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_enforcer_followers",
 			Help: "Followers of the list over HTTP now."})),
 		delay: telemetry.Register(r, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_enforcer_enforce_delay_seconds",
@@ -32,12 +37,17 @@ func newMetrics(r prometheus.Registerer, set *blocklist.Set, now func() time.Tim
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60}})),
 	}
 
+	settled := telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_inline_settled_total",
+		Help: "Attempts that were settled, by whether they were known."}, []string{"known"}))
+	m.settled, m.unsettled = settled.WithLabelValues("yes"), settled.WithLabelValues("no")
+
 	none := m.checks.MustCurryWith(prometheus.Labels{"rule": ""})
 	m.passed, m.allowed = none.WithLabelValues("passed"), none.WithLabelValues("allowed")
 	m.paused, m.withoutList = none.WithLabelValues("paused"), none.WithLabelValues("without_list")
 	m.ruleCounts(blocklist.ManualRule) // begin at 0, as those of the rules do
 	if r != nil {
 		m.ofList(r, set, now)
+		ofMemory(r, memory)
 	}
 
 	return m
@@ -56,6 +66,24 @@ func (m *metrics) ofList(r prometheus.Registerer, set *blocklist.Set, now func()
 	entries := &entryCounts{set, now}
 	r.Unregister(entries)
 	r.MustRegister(entries)
+}
+
+// ofMemory registers metrics of the memory for inline rules.
+func ofMemory(r prometheus.Registerer, memory *inline.Memory) {
+	read := func(name, help string, value func(inline.Stats) float64) {
+		g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_inline_" + name, Help: help}, func() float64 { return value(memory.Stats()) })
+		r.Unregister(g)
+		r.MustRegister(g)
+	}
+	count := func(name, help string, value func(inline.Stats) float64) {
+		c := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_inline_" + name, Help: help}, func() float64 { return value(memory.Stats()) })
+		r.Unregister(c)
+		r.MustRegister(c)
+	}
+	read("keys", "Keys of inline rules in memory.", func(s inline.Stats) float64 { return float64(s.Keys) })
+	read("settleable", "Attempts that can be settled.", func(s inline.Stats) float64 { return float64(s.Attempts) })
+	count("keys_forgotten_total", "Keys that were dropped while they still counted, because there were too many.", func(s inline.Stats) float64 { return float64(s.Forgotten) })
+	count("attempts_lost_total", "Attempts that could no longer be settled before their time, because there were too many.", func(s inline.Stats) float64 { return float64(s.Lost) })
 }
 
 func oneIf(is bool) float64 {

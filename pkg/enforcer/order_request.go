@@ -36,31 +36,41 @@ type orderRequest struct {
 	key, allow string // only in a query
 }
 
-// readBody reads a body. It refuses unknown members, so that a slip does not become an order for ever.
-func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
-		return nil, problemf(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", maxBody)
-	}
+// readJSON reads a body of one object. It refuses unknown members, so that a slip does not become another request.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) (body []byte, err error) {
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
-		return nil, problemf(http.StatusBadRequest, "reading the body: %s", err)
+		return nil, err
 	}
 
-	d := json.NewDecoder(strings.NewReader(string(body)))
+	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	q := &orderRequest{}
-	err = d.Decode(q)
+	err = d.Decode(into)
 	// A second object would be ignored, though it may be the one that the caller means.
 	if _, end := d.Token(); err == nil && end != io.EOF {
 		err = errors.New("there is more than one object")
 	}
+	return body, err
+}
+
+// bodyStatus returns the status for an error of readJSON.
+func bodyStatus(err error) int {
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return http.StatusRequestEntityTooLarge
+	}
+	return http.StatusBadRequest
+}
+
+// readBody reads the body of an order.
+func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
+	q := &orderRequest{}
+	body, err := readJSON(w, r, q)
 	if err == nil {
 		err = q.slips(body)
 	}
 	if err != nil {
-		return nil, problemf(http.StatusBadRequest, `the body is not an order: %s; write {"target": "203.0.113.7", "for": "1h", "why": "…"}`, err)
+		return nil, problemf(bodyStatus(err), `the body is not an order: %s; write {"target": "203.0.113.7", "for": "1h", "why": "…"}`, err)
 	}
-
 	return q, nil
 }
 

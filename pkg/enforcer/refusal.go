@@ -38,13 +38,14 @@ const longest = 365 * 24 * time.Hour
 
 // A policy is a limit of a rule in the draft's form: the rule and the limit are its name.
 type policy struct {
+	limit string // 10/min
 	name  string // per-ip 10/min
 	field string // "per-ip 10/min";q=10;w=60
 	quota string
 }
 
 func newPolicy(ruleName string, l rule.Limit) policy {
-	p := policy{name: ruleName + " " + l.Text, quota: strconv.FormatInt(l.Hits, 10)}
+	p := policy{limit: l.Text, name: ruleName + " " + l.Text, quota: strconv.FormatInt(l.Hits, 10)}
 	p.field = quoted(p.name) + ";q=" + p.quota
 	if seconds := int64(l.Per / time.Second); l.Per%time.Second == 0 && seconds > 0 {
 		p.field += ";w=" + strconv.FormatInt(seconds, 10)
@@ -112,25 +113,34 @@ func (e *Enforcer) refuse(w http.ResponseWriter, status int, entry *blocklist.En
 	body := refusalBody{problem: problem{Type: abnormalUsage, Title: "Abnormal Usage Detected", Status: status, Detail: "Requests are refused for the next " + seconds + " seconds."}}
 	if all, broken := policies(r, entry); broken != nil {
 		body.Violated = []string{broken.name}
-		e.limitHeaders(header, all, broken, seconds)
+		e.limitHeaders(header, all, broken, 0, seconds)
 	}
 	writeAs(w, status, "application/problem+json", body)
 }
 
-func (e *Enforcer) limitHeaders(header http.Header, all []policy, broken *policy, seconds string) {
-	if of := e.config.LimitHeaders; of == BothLimitHeaders || of == DraftLimitHeaders {
+// limitHeaders sets the fields that describe a rule's limits and what remains of one; seconds is when there is more, empty
+// where enough remains.
+func (e *Enforcer) limitHeaders(header http.Header, all []policy, of *policy, remaining int64, seconds string) {
+	remains := strconv.FormatInt(remaining, 10)
+	if which := e.config.LimitHeaders; which == BothLimitHeaders || which == DraftLimitHeaders {
 		fields := make([]string, len(all))
 		for i := range all {
 			fields[i] = all[i].field
 		}
 		header["RateLimit-Policy"] = []string{strings.Join(fields, ", ")}
-		header["RateLimit"] = []string{quoted(broken.name) + ";r=0;t=" + seconds}
+		limit := quoted(of.name) + ";r=" + remains
+		if seconds != "" {
+			limit += ";t=" + seconds
+		}
+		header["RateLimit"] = []string{limit}
 	}
 
-	if of := e.config.LimitHeaders; of == BothLimitHeaders || of == LegacyLimitHeaders {
-		header["X-RateLimit-Limit"] = []string{broken.quota}
-		header["X-RateLimit-Remaining"] = []string{"0"}
-		header["X-RateLimit-Reset"] = []string{seconds}
+	if which := e.config.LimitHeaders; which == BothLimitHeaders || which == LegacyLimitHeaders {
+		header["X-RateLimit-Limit"] = []string{of.quota}
+		header["X-RateLimit-Remaining"] = []string{remains}
+		if seconds != "" {
+			header["X-RateLimit-Reset"] = []string{seconds}
+		}
 	}
 }
 

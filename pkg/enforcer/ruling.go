@@ -22,6 +22,9 @@ type Ruling struct {
 	// Fields are headers that edges set themselves, by the fields of rules for which they are the source. A further
 	// field of a rule's key that is missing here is read from the header of its name.
 	Fields map[string]string
+	// RequestID is the header in which edges name each request by an id that they make themselves; empty where they do not.
+	// Checks with one id count once at inline limits.
+	RequestID string
 	// Shadow refuses nothing, for any list and rules.
 	Shadow bool
 }
@@ -31,8 +34,11 @@ type ruling struct {
 	Ruling
 	forwarded  string // the header, canonical
 	userHeader string // canonical; empty when users are not known
+	requestID  string // the same
 	fields     []fieldHeader
 	counts     []ruleCounts // by the rules' indexes
+	limits     []limits     // of inline rules, by the rules' indexes
+	inline     bool         // there are inline rules
 	elsewhere  *rule.Set    // the rules for lists that are enforced elsewhere
 	askings    sync.Pool    // of *asking
 }
@@ -43,8 +49,8 @@ var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.Mus
 // A fieldHeader is the header of a further field.
 type fieldHeader struct{ field, header string }
 
-func newRuling(of Ruling, m *metrics) *ruling {
-	r := &ruling{Ruling: of, forwarded: http.CanonicalHeaderKey(of.Header)}
+func newRuling(of Ruling, m *metrics, before *ruling) (*ruling, error) {
+	r := &ruling{Ruling: of, forwarded: http.CanonicalHeaderKey(of.Header), requestID: http.CanonicalHeaderKey(of.RequestID)}
 	r.askings.New = func() any { return newAsking(r) }
 	r.elsewhere = of.Rules.Sparing(append(of.Client.Trusted(), thisMachine...))
 	for field, header := range of.Fields {
@@ -53,12 +59,18 @@ func newRuling(of Ruling, m *metrics) *ruling {
 
 	for _, one := range of.Rules.Rules {
 		r.counts = append(r.counts, m.ruleCounts(one.Name))
+		limits, err := newLimits(one, m, before)
+		if err != nil {
+			return nil, err
+		}
+		r.limits = append(r.limits, limits)
+		r.inline = r.inline || one.Inline
 		for _, word := range one.Key.Words() {
 			r.addField(word, headerOf(word))
 		}
 	}
 
-	return r
+	return r, nil
 }
 
 // ofRequest are the words of keys that every request has, and those of responses.
@@ -92,6 +104,7 @@ type asking struct {
 	request request.Request
 	asked   blocklist.Asked
 	keys    []byte
+	attempt attempt
 }
 
 func newAsking(r *ruling) *asking { return &asking{ruling: r, judge: r.Rules.NewJudge()} }

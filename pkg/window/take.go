@@ -52,8 +52,8 @@ func (p *Policy) Take(s *State, now, cost int64) Taken {
 	return t
 }
 
-// Settle sets the cost of an attempt that Take admitted to what it really was: at and cost are those of the attempt. What
-// it was less is admitted again. What it was more counts, whether the limits hold or not.
+// Settle sets the cost of an attempt that Take admitted to what it really was: at and cost are those of the attempt. If
+// that is less, the difference is admitted again. If it is more, the difference counts, whether the limits hold or not.
 //
 // A bucket does not know which of its drops have drained. It returns what would be left of the attempt by now if it had
 // been alone in the bucket, which is never more than what is left of it.

@@ -23,6 +23,9 @@
 // unless Block.Extend. The first breaking hit at or after until is a new offence: one level up when it comes
 // within Block.Forget of until, else at level 1.
 //
+// Take is the other way to use a Policy: it admits hits one by one as time goes on, and never counts one too many. Then
+// there are no blocks, and nothing is late.
+//
 // A Policy never changes and is safe for concurrent use. A State belongs to one goroutine at a time. Nothing here
 // reads a clock, starts a goroutine or does I/O; a hit allocates nothing but the growth of its state, which is 8
 // bytes an instant remembered (16 where a limit is over half a million), of at most a quarter more than Remember. While

@@ -130,6 +130,7 @@ const (
 	blockedClient = "127.0.0.66"
 	key           = "the key of an edge"
 	firewallKey   = "the key of a firewall"
+	takeKey       = "the key of an application"
 	// The addresses of edges and enforcers.
 	loopback = "127.0.0.80"
 	// The address of a load balancer.
@@ -154,6 +155,7 @@ rules:
   - {name: login, key: ip, limits: [5/min], match: 'path == "/login" and method == "POST"', block: {covers: match}}
   - {name: shop, key: [ip, host], limits: [5/min], match: 'host == "shop.example" and path == "/secret"', block: {covers: match}}
   - {name: per-tenant, key: tenant, limits: [10/min]}
+  - {name: at-once, key: ip, limits: [5/min], match: 'path startsWith "/at-once"', inline: true}
 `
 
 // newSite starts both on free ports.
@@ -163,8 +165,11 @@ func newSite(t *testing.T) *site {
 	now := time.Now().UnixMilli()
 	s.set.Fill().Swap(blocklist.State{Version: blocklist.Version{List: blocklist.ListID{Name: "test", Epoch: 1}}, Whole: true, AsOf: now}, now)
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/forbidden" {
+		switch r.URL.Path {
+		case "/forbidden":
 			w.WriteHeader(http.StatusForbidden)
+		case "/at-once/sign-in":
+			s.signIn(w, r)
 		}
 		fmt.Fprint(w, "the application")
 		if body, _ := io.ReadAll(r.Body); len(body) > 0 {
@@ -186,8 +191,8 @@ func (s *site) start() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := keys.Open(write(t, filepath.Join(t.TempDir(), "keys.yaml"), fmt.Sprintf("keys:\n  - {name: edge, role: read, sha256: %x}\n  - {name: firewall, role: read, sha256: %x}\n",
-		sha256.Sum256([]byte(key)), sha256.Sum256([]byte(firewallKey)))))
+	known, err := keys.Open(write(t, filepath.Join(t.TempDir(), "keys.yaml"), fmt.Sprintf("keys:\n  - {name: edge, role: read, sha256: %x}\n  - {name: firewall, role: read, sha256: %x}\n  - {name: application, role: take, sha256: %x}\n",
+		sha256.Sum256([]byte(key)), sha256.Sum256([]byte(firewallKey)), sha256.Sum256([]byte(takeKey)))))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +200,7 @@ func (s *site) start() {
 	e, err := enforcer.Open(enforcer.Config{
 		Set: s.set, Listen: s.address, Refusal: http.StatusTooManyRequests, Folder: t.TempDir(), Keys: known, Logger: logger, Metrics: metrics,
 		Ruling: enforcer.Ruling{Rules: parsed, Header: "X-Forwarded-For", Fields: map[string]string{"user": "X-User", "tenant": "X-Tenant"},
-			Client: request.NewClient(trusted)},
+			RequestID: "X-Weir-Request", Client: request.NewClient(trusted)},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -50,6 +50,7 @@ type Config struct {
 	Collector  Collector  `yaml:"collector"`  // the sources of requests
 	Aggregator Aggregator `yaml:"aggregator"` // how many keys are in memory
 	Enforcer   Enforcer   `yaml:"enforcer"`   // how the list is served
+	Inline     Inline     `yaml:"inline"`     // where inline rules count
 
 	loader loader
 }
@@ -82,6 +83,7 @@ func Default() *Config {
 			NFTables:     NFTables{AtExit: "keep"},
 			HAProxy:      HAProxy{Value: "until"},
 		},
+		Inline: Inline{Store: "memory", Keys: 1_000_000, Attempts: 200_000, Settle: minutes(10)},
 	}
 }
 

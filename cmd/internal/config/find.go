@@ -179,6 +179,7 @@ func Keys() []string {
 		{"enforcer.crowdsec.", Crowdsec{}},
 		{"enforcer.nftables.", NFTables{}},
 		{"enforcer.haproxy.", HAProxy{}},
+		{"inline.", Inline{}},
 	} {
 		for _, name := range yamlfile.Names(section.sample) {
 			keys = append(keys, section.path+name)

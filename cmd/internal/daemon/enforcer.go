@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"time"
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
@@ -18,6 +19,7 @@ import (
 	"weir/pkg/enforcer/crowdsec"
 	"weir/pkg/enforcer/outright"
 	"weir/pkg/enforcer/plain"
+	"weir/pkg/inline"
 )
 
 // Enforcer is the part that edges ask.
@@ -117,6 +119,7 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 		DenyWithoutList: c.Enforcer.WithoutList == "deny", Folder: filepath.Join(c.Data, "enforcer"), Follows: c.Enforcer.Follow, Hosts: c.Hosts,
 		EventsPartitions: c.Kafka.Events.Partitions, HitsPartitions: c.Kafka.Hits.Partitions, Logger: p.Logger, Metrics: p.Metrics,
 		Keep:    r.follower.Keep,
+		Inline:  inline.Config{Keys: c.Inline.Keys, Attempts: c.Inline.Attempts, Settle: time.Duration(c.Inline.Settle)},
 		Refused: func(entry *blocklist.Entry, client netip.Addr) { r.bouncers.Saw(entry, client) },
 	}
 
@@ -150,7 +153,8 @@ var limitHeaders = map[config.LimitHeaders]enforcer.LimitHeaders{
 // rulingOf returns the settings that can change while the enforcer runs.
 func rulingOf(c *config.Config) (enforcer.Ruling, error) {
 	trusted, err := client(c)
-	return enforcer.Ruling{Rules: c.RuleSet, Client: trusted, Header: c.Client.Header, Fields: c.Enforcer.Fields, Shadow: c.Mode == config.Shadow}, err
+	return enforcer.Ruling{Rules: c.RuleSet, Client: trusted, Header: c.Client.Header, Fields: c.Enforcer.Fields,
+		RequestID: c.Inline.RequestID, Shadow: c.Mode == config.Shadow}, err
 }
 
 // ordersBytes is how much each producer of manual entries queues at most.
@@ -208,8 +212,7 @@ func (r *RunningEnforcer) Reload(c *config.Config) error {
 	if err != nil {
 		return err
 	}
-	r.Rule(ruling)
-	return nil
+	return r.Rule(ruling)
 }
 
 // Close closes the enforcer's producers and its client. The next start sends the manual entries that Kafka does not have

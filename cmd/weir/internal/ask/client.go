@@ -188,6 +188,7 @@ func (e *Enforcer) sendOnce(ctx context.Context, method, path string, query url.
 type RefusedError struct {
 	text    string
 	Affects []string // the effects that the user has to confirm
+	Attempt []byte   // the answer about an attempt that is one too many
 }
 
 func (r *RefusedError) Error() string { return r.text }
@@ -199,6 +200,9 @@ func (e *Enforcer) judge(answer *http.Response) error {
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 64<<10)) // the part that could be read is enough for a message
+	if answer.StatusCode == http.StatusTooManyRequests {
+		return &RefusedError{text: "one too many", Attempt: text}
+	}
 	says := strings.TrimPrefix(Detail(text), ": ")
 	if says == "" {
 		return fmt.Errorf("%s answers %s, which is not an answer of an enforcer", e.At(), answer.Status)

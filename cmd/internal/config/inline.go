@@ -1,0 +1,49 @@
+package config
+
+import (
+	"strings"
+	"time"
+
+	"weir/internal/duration"
+	"weir/internal/yamlfile"
+)
+
+// Inline configures where inline rules count.
+type Inline struct {
+	// Store is memory: each enforcer counts for itself, and begins at zero when it starts. Default: memory.
+	Store string `yaml:"store"`
+	// Keys is how many keys of inline rules are kept at most; of more, one that was not asked for long begins at zero.
+	// Default: 1000000.
+	Keys int `yaml:"keys"`
+	// Attempts is how many attempts are remembered, to be settled. Default: 200000.
+	Attempts int `yaml:"attempts"`
+	// RequestID is the header in which the edges name each request by an id that they make themselves, as nginx does with
+	// proxy_set_header X-Weir-Request $request_id. A request then counts once, also if its edge asks twice. Default: none.
+	RequestID string `yaml:"request_id"`
+	// Settle is how long an attempt can be settled. Default: 10m.
+	Settle duration.Duration `yaml:"settle"`
+}
+
+const (
+	leastInline  = 1000
+	mostInline   = 100_000_000
+	longestToSet = 24 * time.Hour
+)
+
+// Validate checks the sizes.
+func (i *Inline) Validate(v yamlfile.Value) {
+	if place := v.Key("store"); !place.Faulty() && i.Store != "memory" {
+		place.Faultf("write memory", "the store %q is not known", i.Store)
+	}
+	for name, n := range map[string]int{"keys": i.Keys, "attempts": i.Attempts} {
+		if place := v.Key(name); !place.Faulty() && (n < leastInline || n > mostInline) {
+			place.Faultf("write 1000 to 100000000", "%d %s are not possible", n, name)
+		}
+	}
+	if place := v.Key("request_id"); !place.Faulty() && strings.ContainsAny(i.RequestID, " :\t\r\n") {
+		place.Faultf("write it as X-Weir-Request", "%q is not the name of a header", i.RequestID)
+	}
+	if place := v.Key("settle"); !place.Faulty() && (i.Settle <= 0 || time.Duration(i.Settle) > longestToSet) {
+		place.Faultf("write 1s to 24h", "attempts cannot be settled for %s", i.Settle)
+	}
+}

@@ -1,0 +1,202 @@
+package enforcer
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir/pkg/inline"
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+// limits are those of an inline rule.
+type limits struct {
+	enforced, shadow *inline.Rule // nil for a rule that is not inline
+	definition       string       // the part of the rule that decides how it counts
+	policies         []policy
+
+	admitted, refused, inShadow prometheus.Counter
+}
+
+// newLimits makes the limits of a rule. Limits that stay the same keep their policy, so that its states stay the same.
+func newLimits(of *rule.Rule, m *metrics, before *ruling) (limits, error) {
+	if !of.Inline {
+		return limits{}, nil
+	}
+	l := limits{
+		definition: fmt.Sprint(of.Algorithm, of.Limits, of.Subwindows, of.Burst, of.Remember),
+		admitted:   m.attempts.WithLabelValues(of.Name, "admitted"), refused: m.attempts.WithLabelValues(of.Name, "refused"),
+		inShadow: m.attempts.WithLabelValues(of.Name, "shadow"),
+	}
+	for _, limit := range of.Limits {
+		l.policies = append(l.policies, newPolicy(of.Name, limit))
+	}
+
+	var counts *window.Policy
+	if before != nil {
+		if _, i := before.Rules.Rule(of.Name); i >= 0 && before.limits[i].enforced != nil && before.limits[i].definition == l.definition {
+			counts = before.limits[i].enforced.Policy
+		}
+	}
+	if counts == nil {
+		var err error
+		if counts, err = of.InlinePolicy(); err != nil {
+			return l, fmt.Errorf("the rule %s: %w", of.Name, err)
+		}
+	}
+
+	l.enforced = &inline.Rule{Name: of.Name, Policy: counts, Shadow: of.Mode == rule.Shadow}
+	l.shadow = &inline.Rule{Name: of.Name, Policy: counts, Shadow: true}
+	return l, nil
+}
+
+// An attempt is the memory for what a request wants from inline limits.
+type attempt struct {
+	wants   []inline.Want
+	rules   []int // their indexes
+	keys    []byte
+	request string // the request's id; empty where it is not known
+	verdict inline.Verdict
+}
+
+func (t *attempt) reset() {
+	t.wants, t.rules, t.keys, t.request = t.wants[:0], t.rules[:0], t.keys[:0], ""
+}
+
+// add adds what a request wants from a rule, once for each key.
+func (t *attempt) add(i int, of *inline.Rule, key []byte, cost int64) {
+	for j := range t.wants {
+		if t.rules[j] == i && string(t.wants[j].Key) == string(key) {
+			return
+		}
+	}
+	t.addAlways(i, of, key, cost)
+}
+
+func (t *attempt) addAlways(i int, of *inline.Rule, key []byte, cost int64) {
+	start := len(t.keys)
+	t.keys = append(t.keys, key...) // a judge uses its keys again
+	t.wants = append(t.wants, inline.Want{Rule: of, Key: t.keys[start:len(t.keys):len(t.keys)], Cost: cost})
+	t.rules = append(t.rules, i)
+}
+
+// want adds what the request that was read wants from inline limits.
+func (e *Enforcer) want(a *asking, now int64) {
+	if !a.ruling.inline {
+		return
+	}
+	for _, hit := range a.judge.Inline(&a.request) {
+		a.attempt.add(hit.Rule, e.limitsNow(a.ruling, hit.Rule, now), hit.Key, hit.Cost)
+	}
+}
+
+// limitsNow returns the limits of a rule, which refuse nothing while it is paused.
+func (e *Enforcer) limitsNow(r *ruling, i int, now int64) *inline.Rule {
+	l := &r.limits[i]
+	if r.Shadow || e.config.Set.Paused(l.enforced.Name, now) {
+		return l.shadow
+	}
+	return l.enforced
+}
+
+// take decides an attempt, and counts the answers.
+func (e *Enforcer) take(r *ruling, t *attempt) {
+	if t.request == "" {
+		e.inline.Take(&t.verdict, t.wants)
+	} else {
+		e.takeOnce(t)
+	}
+	for j, i := range t.rules {
+		l := &r.limits[i]
+		switch {
+		case t.verdict.Admitted && t.verdict.Taken[j].Admitted:
+			l.admitted.Inc()
+		case t.wants[j].Rule.Shadow && !t.verdict.Taken[j].Admitted:
+			l.inShadow.Inc()
+		case !t.verdict.Taken[j].Admitted:
+			l.refused.Inc()
+		}
+	}
+}
+
+// takeOnce decides the attempt of a request that may be asked about again, as nginx does after an internal redirect.
+// Another client, or another rule, is another attempt.
+func (e *Enforcer) takeOnce(t *attempt) {
+	name := append([]byte(nil), t.request...)
+	for j := range t.wants {
+		name = append(append(append(append(name, 0), t.wants[j].Rule.Name...), 0), t.wants[j].Key...)
+	}
+	e.inline.TakeOnce(&t.verdict, inline.IDOf(name), t.wants)
+}
+
+// attemptField is the field of an answer with the attempt, which the application behind the edge may settle.
+const attemptField = "X-Weir-Attempt"
+
+// takeFor decides whether inline limits admit the request of a check, and answers if they do not. Otherwise it returns a
+// rule that would refuse if it enforced.
+func (e *Enforcer) takeFor(w http.ResponseWriter, d *dialect, a *asking) (refused bool, shadow string) {
+	t := &a.attempt
+	if len(t.wants) == 0 {
+		return false, ""
+	}
+	e.take(a.ruling, t)
+	i := t.rules[t.verdict.Decides]
+	if !t.verdict.Admitted {
+		name := a.ruling.Rules.Rules[i].Name
+		a.ruling.counts[i].refused.Inc()
+		w.Header().Set(markField, markRefused+name)
+		e.refuseTake(w, d.refusal, a.ruling, t, a.request.UnixMilli, nil)
+		return true, ""
+	}
+
+	e.describe(w.Header(), a.ruling, t, a.request.UnixMilli)
+	for j := range t.wants {
+		if shadow == "" && !t.verdict.Taken[j].Admitted {
+			shadow = t.wants[j].Rule.Name
+		}
+	}
+	return false, shadow
+}
+
+// describe sets the fields of an answer for an attempt: its limits, and its id. A limit in shadow is not shown.
+func (e *Enforcer) describe(header http.Header, r *ruling, t *attempt, now int64) {
+	if t.verdict.Attempt != (inline.ID{}) {
+		header[attemptField] = []string{t.verdict.Attempt.String()}
+	}
+	decides := t.verdict.Decides
+	if t.wants[decides].Rule.Shadow {
+		return
+	}
+	taken, all := &t.verdict.Taken[decides], r.limits[t.rules[decides]].policies
+	seconds := ""
+	if taken.Again > now {
+		seconds = strconv.FormatInt(secondsUntil(taken.Again, now), 10)
+	}
+	e.limitHeaders(header, all, &all[taken.Limit], taken.Remaining, seconds)
+}
+
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// refuseTake answers that an attempt is refused; body is nil for the problem that explains it.
+func (e *Enforcer) refuseTake(w http.ResponseWriter, status int, r *ruling, t *attempt, now int64, body any) {
+	e.describe(w.Header(), r, t, now)
+	decides := t.verdict.Decides
+	taken := &t.verdict.Taken[decides]
+	seconds := strconv.FormatInt(secondsUntil(taken.Again, now), 10)
+	w.Header().Set("Retry-After", seconds)
+	if body != nil {
+		writeJSON(w, status, body)
+		return
+	}
+	detail := "The request is one too many; the next is admitted in " + seconds + " seconds."
+	if taken.Again == window.Never {
+		detail = "The request costs more than its limit allows at all."
+	}
+	writeAs(w, status, "application/problem+json", refusalBody{
+		problem:  problem{Type: quotaExceeded, Title: "Quota Exceeded", Status: status, Detail: detail},
+		Violated: []string{r.limits[t.rules[decides]].policies[taken.Limit].name},
+	})
+}

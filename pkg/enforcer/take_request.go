@@ -1,0 +1,262 @@
+package enforcer
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"weir/internal/address"
+	"weir/internal/keys"
+	"weir/internal/nearest"
+	"weir/pkg/inline"
+	"weir/pkg/request"
+	"weir/pkg/rule"
+	"weir/pkg/window"
+)
+
+// maxTakes bounds the rules of one attempt.
+const maxTakes = 16
+
+// A takeRequest is an application's attempt: at one rule, or at several at once.
+type takeRequest struct {
+	oneTake
+	Rules []oneTake `json:"rules"`
+}
+
+type oneTake struct {
+	Rule   string            `json:"rule"`
+	Fields map[string]string `json:"fields"`
+	Cost   *int64            `json:"cost"`
+}
+
+// A takeAnswer is the answer to an attempt. Of several rules its first fields are about the one that decides.
+type takeAnswer struct {
+	Admitted  bool         `json:"admitted"`
+	Attempt   string       `json:"attempt,omitempty"`
+	Rule      string       `json:"rule"`
+	Limit     string       `json:"limit,omitempty"`
+	Remaining *int64       `json:"remaining,omitempty"`
+	Again     *time.Time   `json:"again,omitempty"`   // when such an attempt is admitted, where none comes before
+	Shadow    bool         `json:"shadow,omitempty"`  // the rule would refuse it if it enforced
+	Allowed   bool         `json:"allowed,omitempty"` // the rule leaves it alone
+	Rules     []takeAnswer `json:"rules,omitempty"`
+}
+
+const takeExample = `{"rule": "quota", "fields": {"user": "alice"}, "cost": 1}`
+
+// takes answers an application's attempt.
+func (e *Enforcer) takes(w http.ResponseWriter, r *http.Request) error {
+	if _, err := e.Admit(r, keys.Take); err != nil {
+		return err
+	}
+	var asked takeRequest
+	if _, err := readJSON(w, r, &asked); err != nil {
+		return problemf(bodyStatus(err), "the body is not an attempt: %s; write %s", err, takeExample)
+	}
+
+	all := asked.Rules
+	switch {
+	case len(all) == 0:
+		all = []oneTake{asked.oneTake}
+	case asked.Rule != "" || asked.Fields != nil || asked.Cost != nil:
+		return problemf(http.StatusBadRequest, "there is one rule and a list of rules; leave one of them out")
+	case len(all) > maxTakes:
+		return problemf(http.StatusBadRequest, "%d rules are too many for one attempt; at most %d are allowed", len(all), maxTakes)
+	}
+
+	ruling := e.ruling.Load()
+	a := ruling.askings.Get().(*asking)
+	defer ruling.askings.Put(a)
+	now := e.config.Now().UnixMilli()
+	a.attempt.reset()
+	answers := make([]takeAnswer, len(all))
+	places := make([]int, 0, len(all)) // of the wants among the answers
+	for i := range all {
+		wanted, err := e.wantOne(a, &all[i], now)
+		if err != nil {
+			return err
+		}
+		answers[i] = takeAnswer{Admitted: true, Rule: all[i].Rule, Allowed: !wanted}
+		if wanted {
+			places = append(places, i)
+		}
+	}
+
+	e.answerTake(w, a, answers, places, now)
+	return nil
+}
+
+// wantOne adds what an attempt wants from one rule; not from a rule that leaves it alone.
+func (e *Enforcer) wantOne(a *asking, one *oneTake, now int64) (wanted bool, err error) {
+	i, err := a.ruling.inlineRule(one.Rule)
+	if err != nil {
+		return false, err
+	}
+	if err := one.request(&a.request, now); err != nil {
+		return false, problemf(http.StatusBadRequest, "%s", err)
+	}
+
+	hit, why := a.judge.HitOf(i, &a.request)
+	if one.Cost != nil && why != rule.Allowed {
+		if *one.Cost < 0 || *one.Cost > rule.MaxCost {
+			return false, problemf(http.StatusBadRequest, "the cost %d is not possible; write 0 to %d", *one.Cost, int64(rule.MaxCost))
+		}
+		var ok bool
+		if hit.Key, ok = a.judge.AppendKey(nil, i, &a.request); !ok {
+			why = rule.NoKey
+		} else {
+			hit.Cost, why = *one.Cost, rule.Counted
+		}
+	}
+
+	switch why {
+	case rule.Counted:
+		// Two of one key are two attempts, unlike those of two readings of one check.
+		a.attempt.addAlways(i, e.limitsNow(a.ruling, i, now), hit.Key, hit.Cost)
+		return true, nil
+	case rule.NoKey:
+		return false, problemf(http.StatusBadRequest, "the rule %s needs these fields: %s", one.Rule, strings.Join(a.ruling.Rules.Rules[i].Key.Words(), ", "))
+	case rule.Failed:
+		return false, problemf(http.StatusBadRequest, "the cost of the rule %s cannot be computed from these fields; give cost", one.Rule)
+	}
+	return false, nil
+}
+
+// inlineRule returns the index of an inline rule.
+func (r *ruling) inlineRule(name string) (int, error) {
+	found, i := r.Rules.Rule(name)
+	var names []string
+	for _, one := range r.Rules.Rules {
+		if one.Inline {
+			names = append(names, one.Name)
+		}
+	}
+	switch {
+	case name == "":
+		return 0, problemf(http.StatusBadRequest, "the attempt names no rule; write %s", takeExample)
+	case found == nil && len(names) == 0:
+		return 0, problemf(http.StatusNotFound, "there is no rule %q, and no rule is inline", name)
+	case found == nil:
+		return 0, problemf(http.StatusNotFound, "there is no rule %q; %s", name, nearest.Suggest(name, names, "inline rules are "))
+	case !found.Inline:
+		return 0, problemf(http.StatusBadRequest, "the rule %s is not inline: write inline: true in it", name)
+	}
+	return i, nil
+}
+
+// request makes a request of an attempt's fields.
+func (o *oneTake) request(q *request.Request, now int64) error {
+	q.Reset()
+	q.UnixMilli = now
+	for name, value := range o.Fields {
+		switch name {
+		case "ip":
+			ip, err := netip.ParseAddr(value)
+			if err != nil {
+				return fmt.Errorf("the field ip is no address: %q", value)
+			}
+			q.IP = address.Plain(ip.WithZone(""))
+		case "user":
+			q.User = value
+		case "method":
+			q.Method = value
+		case "host":
+			q.Host = value
+		case "path":
+			setTarget(q, value)
+		case "agent":
+			q.Agent = value
+		case "referrer":
+			q.Referrer = value
+		case "raw_path", "query":
+			return fmt.Errorf("the field %s is a part of path; write both in path, as in /a?b", name)
+		case "status", "bytes":
+			return fmt.Errorf("the field %s is known after the response only; settle the attempt instead", name)
+		default:
+			q.Fields = append(q.Fields, request.Field{Name: name, Value: value})
+		}
+	}
+	return nil
+}
+
+// answerTake decides an attempt and answers it.
+func (e *Enforcer) answerTake(w http.ResponseWriter, a *asking, answers []takeAnswer, places []int, now int64) {
+	t, about := &a.attempt, 0
+	answer := takeAnswer{Admitted: true}
+	if len(places) > 0 {
+		e.take(a.ruling, t)
+		about = places[t.verdict.Decides]
+		answer.Admitted = t.verdict.Admitted
+		if t.verdict.Attempt != (inline.ID{}) {
+			answer.Attempt = t.verdict.Attempt.String()
+		}
+	}
+	for j, i := range places {
+		answers[i].taken(t, j, &a.ruling.limits[t.rules[j]])
+	}
+
+	one := answers[about]
+	one.Admitted, one.Attempt = answer.Admitted, answer.Attempt
+	if len(answers) > 1 {
+		one.Rules = answers
+	}
+	if !one.Admitted {
+		e.refuseTake(w, http.StatusTooManyRequests, a.ruling, t, now, one)
+		return
+	}
+	if len(places) > 0 {
+		e.describe(w.Header(), a.ruling, t, now)
+	}
+	writeJSON(w, http.StatusOK, one)
+}
+
+// taken writes what a Want was answered.
+func (o *takeAnswer) taken(t *attempt, j int, l *limits) {
+	taken, rule := &t.verdict.Taken[j], t.wants[j].Rule
+	o.Admitted = taken.Admitted || rule.Shadow
+	o.Shadow = rule.Shadow && !taken.Admitted
+	o.Limit, o.Remaining = l.policies[taken.Limit].limit, &taken.Remaining
+	if taken.Again != window.Never {
+		again := time.UnixMilli(taken.Again).UTC()
+		o.Again = &again
+	}
+}
+
+// A settleRequest says what an attempt has cost.
+type settleRequest struct {
+	Attempt string `json:"attempt"`
+	Cost    *int64 `json:"cost"`
+}
+
+// settles answers what an attempt has cost.
+func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
+	if _, err := e.Admit(r, keys.Take); err != nil {
+		return err
+	}
+	var asked settleRequest
+	_, err := readJSON(w, r, &asked)
+	if err == nil && asked.Cost == nil {
+		err = errors.New("it has no cost")
+	}
+	if err != nil {
+		return problemf(bodyStatus(err), `the body settles nothing: %s; write {"attempt": "ID", "cost": 0}`, err)
+	}
+	if *asked.Cost < 0 || *asked.Cost > rule.MaxCost {
+		return problemf(http.StatusBadRequest, "the cost %d is not possible; write 0 to %d", *asked.Cost, int64(rule.MaxCost))
+	}
+
+	id, err := inline.ParseID(asked.Attempt)
+	if err == nil {
+		err = e.inline.Settle(id, *asked.Cost)
+	}
+	if err != nil {
+		e.metrics.unsettled.Inc()
+		return problemf(http.StatusNotFound, "the attempt %q cannot be settled: it is older than %s, it was refused, or this enforcer did not decide it since it started", asked.Attempt, e.inline.Settleable())
+	}
+	e.metrics.settled.Inc()
+	writeJSON(w, http.StatusOK, asked)
+	return nil
+}
