@@ -2,6 +2,8 @@ package rule
 
 import (
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/expr-lang/expr/ast"
@@ -10,10 +12,12 @@ import (
 	"weir/pkg/request"
 )
 
-// spellings warns of matches that compare a path, a host or a method with a text that none can be.
+// spellings warns of matches that compare a path, a host or a method with a text that none can be, and of rules for the
+// path of a script alone.
 func (l *loader) spellings(set *Set) {
 	for _, r := range set.Rules {
 		l.spellingOf(r.place, r.match, set.Paths)
+		l.scriptOf(r)
 	}
 	for i := range l.allows {
 		l.spellingOf(l.allows[i].place, set.Allows[i].match, set.Paths)
@@ -27,6 +31,60 @@ func (l *loader) spellingOf(place yamlfile.Fault, match *expression, paths reque
 	found := comparisons{paths: paths}
 	ast.Walk(&match.tree, &found)
 	l.warn(place, found.what, found.remedy)
+}
+
+// scriptOf warns of a rule that counts /login.php but not /login.php/x, which servers run as the same script.
+func (l *loader) scriptOf(r *Rule) {
+	if r.match == nil {
+		return
+	}
+	var found scripts
+	ast.Walk(&r.match.tree, &found)
+	if found.path != "" {
+		l.warn(r.place, fmt.Sprintf("a client can avoid the match by %q, which many servers run as %q", found.path+"/x", found.path),
+			fmt.Sprintf("write path matches %q", "^"+strings.ReplaceAll(found.path, ".", "[.]")+"(/|$)"))
+	}
+}
+
+// scripts finds the first path of a script that a match asks for.
+type scripts struct {
+	path string
+	at   ast.Node
+}
+
+// Visit checks one comparison. A match that is for all paths but this one, as with not, misses nothing.
+func (s *scripts) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.UnaryNode:
+		if s.at != nil && n.Node == s.at {
+			s.path, s.at = "", nil
+		}
+	case *ast.BinaryNode:
+		if s.path != "" {
+			return
+		}
+		with := []ast.Node{n.Left, n.Right}
+		if list, ok := n.Right.(*ast.ArrayNode); ok && n.Operator == "in" {
+			with = append([]ast.Node{n.Left}, list.Nodes...)
+		} else if n.Operator != "==" {
+			return
+		}
+		asks := slices.ContainsFunc(with, func(one ast.Node) bool {
+			name, ok := one.(*ast.IdentifierNode)
+			return ok && name.Value == "path"
+		})
+		for _, one := range with {
+			if text, ok := one.(*ast.StringNode); ok && asks && isScript(text.Value) {
+				s.path, s.at = text.Value, n
+				return
+			}
+		}
+	}
+}
+
+// isScript reports whether servers run a path as a script, and give it the path that stands behind it.
+func isScript(p string) bool {
+	return slices.Contains([]string{".php", ".cgi", ".pl", ".asp", ".aspx"}, strings.ToLower(path.Ext(p)))
 }
 
 // comparisons finds the first text that is compared in vain.
