@@ -37,7 +37,7 @@ func TestNewRefuses(t *testing.T) {
 	for _, test := range []struct{ name, role, secret, says string }{
 		{" ", "read", secret, "name is empty"},
 		{"a\nb", "read", secret, "cannot be printed"},
-		{"a", "reed", secret, `the role "reed" is not known; write one of read, write, send, admin`},
+		{"a", "reed", secret, `the role "reed" is not known; write one of read, write, send, take, admin`},
 		{"a", "read", "secret", "a key of 6 characters can be guessed"},
 		{"a", "read", secret + " " + secret, "a space"},
 		{"a", "read", secret + "ä", "outside ASCII"},

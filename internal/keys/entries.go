@@ -3,6 +3,7 @@ package keys
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 
 	"weir/internal/nearest"
@@ -69,10 +70,8 @@ type roleText Role
 // FromYAML reads a role.
 func (r *roleText) FromYAML(v yamlfile.Value) {
 	*r = roleText(v.Text())
-	switch Role(*r) {
-	case Read, Write, Send, Take, Admin:
-	default:
-		v.Faultf(nearest.Suggest(string(*r), []string{"read", "write", "send", "take", "admin"}, "write one of "), "the role %q is not known", string(*r))
+	if !slices.Contains(Roles(), Role(*r)) {
+		v.Faultf(nearest.Suggest(string(*r), roleNames(), "write one of "), "the role %q is not known", string(*r))
 	}
 }
 

@@ -49,7 +49,7 @@ func New(name string, role Role, secret string) (Key, error) {
 }
 
 // Roles returns all roles.
-func Roles() []Role { return []Role{Read, Write, Send, Admin} }
+func Roles() []Role { return []Role{Read, Write, Send, Take, Admin} }
 
 func roleNames() []string {
 	var names []string

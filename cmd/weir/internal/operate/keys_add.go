@@ -40,7 +40,7 @@ everything.`,
 	}
 	k.add(c)
 	c.Flags().StringVar(&k.name, "name", "", "the owner of the key; manual entries made with the key have this name")
-	c.Flags().StringVar(&k.role, "role", "", "what the key allows: read, write, send or admin")
+	c.Flags().StringVar(&k.role, "role", "", "what the key allows: read, write, send, take or admin")
 	c.Flags().StringVar(&k.keyFile, "key-file", "", "use the key in `FILE` instead of a new one")
 	var roles []string
 	for _, role := range keys.Roles() {
