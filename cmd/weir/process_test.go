@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/cmd/internal/exit"
+	"weir/test/port"
 )
 
 // A process is weir as a shell starts it: this test's own program under another name, see TestMain.
@@ -117,5 +118,93 @@ func TestASignalEndsTheWaitForAPipe(t *testing.T) {
 				t.Error("it ended as if it had done what it was to do")
 			}
 		})
+	}
+}
+
+// A part works on when the reader of its log hangs or has ended, as journald may.
+func TestARunOutlivesTheReaderOfItsLog(t *testing.T) {
+	for _, reader := range []string{"ended", "hangs"} {
+		t.Run(reader, func(t *testing.T) {
+			folder := t.TempDir()
+			write := func(name, text string) {
+				t.Helper()
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write("access.log", oneLine)
+			write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min]}]\n")
+			write("weir.yaml", `
+data: data
+log: {level: debug}
+collector: {listen: "`+port.Reserve(t, "127.0.0.1")+`", sources: [{file: access.log}]}
+aggregator: {listen: "`+port.Reserve(t, "127.0.0.1")+`"}
+enforcer: {listen: "`+port.Reserve(t, "127.0.0.1")+`", admin: "`+port.Reserve(t, "127.0.0.1")+`"}
+`)
+			program, err := os.Executable()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, stderr, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer read.Close()
+			if reader == "hangs" {
+				fill(t, stderr)
+			} else {
+				read.Close()
+			}
+
+			run := exec.Command(program)
+			run.Args = []string{"weir", "run", "--config", filepath.Join(folder, "weir.yaml")}
+			run.Stderr = stderr
+			if err := run.Start(); err != nil {
+				t.Fatal(err)
+			}
+			stderr.Close()
+			ended := make(chan error, 1)
+			go func() { ended <- run.Wait() }()
+
+			socket, patience := filepath.Join(folder, "data", "weir.sock"), time.After(time.Minute)
+			for _, err := os.Stat(socket); err != nil; _, err = os.Stat(socket) {
+				select {
+				case <-patience:
+					_ = run.Process.Kill()
+					t.Fatal("it does not start")
+				case err := <-ended:
+					t.Fatalf("it ended: %v", err)
+				case <-time.After(20 * time.Millisecond):
+				}
+			}
+			if err := run.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				_ = run.Process.Kill()
+				t.Error("it did not end")
+			}
+		})
+	}
+}
+
+// fill writes into a pipe until it takes nothing more.
+func fill(t *testing.T, pipe *os.File) {
+	t.Helper()
+	if err := pipe.SetWriteDeadline(time.Now().Add(200 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := pipe.Write(make([]byte, 4096)); err != nil {
+			break
+		}
+	}
+	if err := pipe.SetWriteDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,7 +14,8 @@ import (
 )
 
 // Log makes a logger: level is debug, info, warn or error; format is text, json, or auto, which is text on a terminal
-// and in journald, JSON lines elsewhere. Both write durations and addresses as text.
+// and in journald, JSON lines elsewhere. Both write durations and addresses as text. When to is a file that takes no
+// lines, such as a pipe that no one reads, the program does not wait for it.
 func Log(to io.Writer, level, format string) (*slog.Logger, error) {
 	options := &slog.HandlerOptions{}
 	var l slog.Level
@@ -21,11 +23,21 @@ func Log(to io.Writer, level, format string) (*slog.Logger, error) {
 		return nil, fmt.Errorf("the log level %q is not known; write debug, info, warn or error", level)
 	}
 	options.Level = l
-	if format == "text" || format == "auto" && readByPeople(to) {
-		return slog.New(slog.NewTextHandler(to, options)), nil
+	handler := func(to io.Writer) slog.Handler { return slog.NewTextHandler(to, options) }
+	if format != "text" && (format != "auto" || !readByPeople(to)) {
+		options.ReplaceAttr = inWords
+		handler = func(to io.Writer) slog.Handler { return slog.NewJSONHandler(to, options) }
 	}
-	options.ReplaceAttr = inWords
-	return slog.New(slog.NewJSONHandler(to, options)), nil
+
+	// A buffer takes every line; a file may be a pipe that no one reads.
+	if file, ok := to.(*os.File); ok {
+		to = newOutlet(file, func(lines int) []byte {
+			var line bytes.Buffer
+			slog.New(handler(&line)).Error("lines of this log are lost, because its output did not take them", "lines", lines)
+			return line.Bytes()
+		})
+	}
+	return slog.New(handler(to)), nil
 }
 
 // inWords makes JSON show durations and addresses like the text format: "5.2s", not 5200000000, and "192.0.2.1:443",

@@ -114,6 +114,10 @@ func Main(part Part, args []string, stdout, stderr io.Writer) int {
 
 // Run runs a part until the context is done and returns its exit code.
 func Run(ctx context.Context, part Part, options config.Options, stderr io.Writer) int {
+	// When journald or another reader of the log ends, the part works on without a log. It would end otherwise, and
+	// systemd takes an end by this signal for a success, after which it restarts nothing.
+	signal.Ignore(syscall.SIGPIPE)
+
 	settings, warnings, err := config.Load(options)
 	for _, warning := range warnings {
 		fmt.Fprintln(stderr, warning)
