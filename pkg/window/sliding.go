@@ -16,7 +16,11 @@ package window
 type sliding struct {
 	groups []group
 	logs   []shape // of the groups
+	places []place // of the limits, as Config.Limits has them
 }
+
+// A place is that of a limit among the groups.
+type place struct{ group, limit int }
 
 // A group is the limits that share a log.
 type group struct {
@@ -52,6 +56,13 @@ func newSliding(c *Config) (algorithm, error) {
 	}
 	for i := range a.groups {
 		a.logs = append(a.logs, a.groups[i].shape)
+	}
+
+	a.places = make([]place, len(c.Limits))
+	for i := range a.groups {
+		for j := range a.groups[i].limits {
+			a.places[a.groups[i].limits[j].index] = place{i, j}
+		}
 	}
 
 	return &a, nil

@@ -68,33 +68,63 @@ func (p *Policy) Settle(s *State, now, at, cost, actual int64) {
 }
 
 func (a *sliding) room(s *State, i int, at int64) int64 {
-	k, limit := a.limit(i)
-	return limit.hits - a.groups[k].since(*s.log(k), at-limit.per)
+	g, l, limit := a.limit(s, i)
+	if len(l) == 0 {
+		return limit.hits
+	}
+	return limit.hits - (g.total(l) - g.sum(l, g.begin(l, at-limit.per, limit.hits)-1))
 }
 
-// limit is a limit, and the index of its group.
-func (a *sliding) limit(i int) (group int, limit *slidingLimit) {
-	for k := range a.groups {
-		for j := range a.groups[k].limits {
-			if limit := &a.groups[k].limits[j]; limit.index == i {
-				return k, limit
-			}
+// limit is a limit, its group, and the log of that.
+func (a *sliding) limit(s *State, i int) (*group, log, *slidingLimit) {
+	place := &a.places[i]
+	g := &a.groups[place.group]
+	return g, *s.log(place.group), &g.limits[place.limit]
+}
+
+// begin is the first of the cells that start after the instant at, as startingAfter finds it, where no more than hits are
+// likely to lie after at. Every cell has a hit, so as many of the newest cells are then enough. Of a key that is near its
+// limit, the cell is near the first of these.
+func (g *group) begin(l log, at, hits int64) int {
+	n := g.len(l)
+	lo := n - int(min(hits, int64(n)))
+	slot := g.slotOf(at)
+	if at < 0 || lo > 0 && g.slot(l, lo-1) > slot { // more was charged, or the limit was lowered
+		return g.startingAfter(l, at)
+	}
+
+	hi := n
+	for step := 1; lo+step < n; step *= 2 {
+		if g.slot(l, lo+step-1) > slot {
+			hi = lo + step - 1
+			break
+		}
+		lo += step
+	}
+	for lo < hi {
+		if mid := int(uint(lo+hi) / 2); g.slot(l, mid) > slot {
+			hi = mid
+		} else {
+			lo = mid + 1
 		}
 	}
-	panic("window: no such limit")
+	return lo
 }
 
 func (a *sliding) admits(s *State, i int, at, cost int64) int64 {
-	k, limit := a.limit(i)
-	if cost > limit.hits {
+	g, l, limit := a.limit(s, i)
+	room := limit.hits - cost
+	if room < 0 {
 		return Never
 	}
-	g, l := &a.groups[k], *s.log(k)
-	over := g.total(l) - (limit.hits - cost) // so many of the oldest have to leave
+	over := g.total(l) - room // so many of the oldest have to leave
 	if over <= 0 {
 		return at
 	}
-	return max(at, g.start(g.slot(l, g.reaching(l, -1, over)))+limit.per)
+
+	// Every cell has a hit, so over is not reached before the cell that room cells follow.
+	before := max(0, g.len(l)-1-int(min(room, int64(g.len(l))))) - 1
+	return max(at, g.start(g.slot(l, g.reaching(l, before, over)))+limit.per)
 }
 
 func (a *sliding) settle(s *State, _, at, cost, actual int64) {

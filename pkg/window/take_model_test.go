@@ -305,3 +305,34 @@ func TestTakeAboveTheBound(t *testing.T) {
 		t.Errorf("%d were refused: the traffic shows too little", refused)
 	}
 }
+
+// A key that has counted more than a limit allows, because the limit was lowered, waits until it has less.
+func TestTakeAfterALimitWasLowered(t *testing.T) {
+	for _, perHit := range []int64{1, 3} {
+		before := mustNew(t, Config{Limits: []Limit{{40, time.Minute}}, Block: Block{For: time.Millisecond}, Remember: 4096})
+		after := mustNew(t, Config{Limits: []Limit{{10, time.Minute}}, Block: Block{For: time.Millisecond}, Remember: 4096})
+		var s, lowered State
+		for second := range int64(12) {
+			if got := before.Take(&s, someTime+1000*second, perHit); !got.Admitted {
+				t.Fatalf("%+v", got)
+			}
+		}
+		if err := after.Read(before.Append(nil, &s), &lowered); err != nil {
+			t.Fatal(err)
+		}
+
+		kept := 9 / perHit // so many of the newest leave room for one more
+		again := someTime + 1000*(11-kept) + 60_000
+		for _, now := range []int64{someTime + 12_000, again - 1} {
+			if got := after.Take(&lowered, now, 1); got.Admitted || got.Remaining != 0 || got.Again != again {
+				t.Errorf("at %d: %+v; it is admitted at %d", now-someTime, got, again-someTime)
+			}
+		}
+		if got := after.Take(&lowered, someTime+12_000, 0); got.Admitted || got.Again > again {
+			t.Errorf("nothing, while more than the limit counts: %+v", got)
+		}
+		if got := after.Take(&lowered, again, 1); !got.Admitted || got.Remaining != 9-kept*perHit {
+			t.Errorf("at %d: %+v", again-someTime, got)
+		}
+	}
+}
