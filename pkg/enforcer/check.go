@@ -52,7 +52,7 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 	}
 
 	said = e.config.Set.Check(a.prepare(), now.UnixMilli())
-	e.want(a, now.UnixMilli())
+	e.want(a, &said, now.UnixMilli())
 
 	// A client may send the headers of another kind of edge, to be taken for another client. So each reading is asked,
 	// and one refusal is enough.
@@ -62,10 +62,11 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 		}
 		e.faults.Note("dialect", errTwoKinds)
 		a.read(r, read, now)
-		if other := e.config.Set.Check(a.prepare(), now.UnixMilli()); other.Entry.Found() {
+		other := e.config.Set.Check(a.prepare(), now.UnixMilli())
+		if other.Entry.Found() {
 			return other
 		}
-		e.want(a, now.UnixMilli())
+		e.want(a, &other, now.UnixMilli())
 	}
 
 	return said
@@ -109,12 +110,9 @@ func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blo
 		e.refuseFor(w, d, a, said.Entry.Entry())
 		return
 	}
-	inShadow := ""
-	if !said.Allowed.Found() {
-		var refused bool
-		if refused, inShadow = e.takeFor(w, d, a); refused {
-			return
-		}
+	refused, inShadow, paused := e.takeFor(w, d, a)
+	if refused {
+		return
 	}
 
 	switch {
@@ -127,7 +125,7 @@ func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blo
 	case said.Allowed.Found():
 		e.metrics.allowed.Inc()
 		header[markField] = []string{markAllowed}
-	case said.Paused:
+	case said.Paused || paused:
 		e.metrics.paused.Inc()
 		header[markField] = []string{markPaused}
 	case said.Shadow.Found():

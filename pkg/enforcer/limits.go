@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"weir/pkg/blocklist"
 	"weir/pkg/inline"
 	"weir/pkg/rule"
 	"weir/pkg/window"
@@ -83,9 +84,10 @@ func (t *attempt) addAlways(i int, of *inline.Rule, key []byte, cost int64) {
 	t.rules = append(t.rules, i)
 }
 
-// want adds what the request that was read wants from inline limits.
-func (e *Enforcer) want(a *asking, now int64) {
-	if !a.ruling.inline {
+// want adds what the request that was read wants from inline limits: nothing where the list allows this reading of it.
+// Another reading, which its client may have made up, is then still asked for itself.
+func (e *Enforcer) want(a *asking, said *blocklist.Answer, now int64) {
+	if !a.ruling.inline || said.Allowed.Found() {
 		return
 	}
 	for _, hit := range a.judge.Inline(&a.request) {
@@ -136,11 +138,11 @@ func (e *Enforcer) takeOnce(t *attempt) {
 const attemptField = "X-Weir-Attempt"
 
 // takeFor decides whether inline limits admit the request of a check, and answers if they do not. Otherwise it returns a
-// rule that would refuse if it enforced.
-func (e *Enforcer) takeFor(w http.ResponseWriter, d *dialect, a *asking) (refused bool, shadow string) {
+// rule in shadow that would refuse if it enforced, and whether one would that is paused.
+func (e *Enforcer) takeFor(w http.ResponseWriter, d *dialect, a *asking) (refused bool, shadow string, paused bool) {
 	t := &a.attempt
 	if len(t.wants) == 0 {
-		return false, ""
+		return false, "", false
 	}
 	e.take(a.ruling, t)
 	i := t.rules[t.verdict.Decides]
@@ -149,16 +151,20 @@ func (e *Enforcer) takeFor(w http.ResponseWriter, d *dialect, a *asking) (refuse
 		a.ruling.counts[i].refused.Inc()
 		w.Header().Set(markField, markRefused+name)
 		e.refuseTake(w, d.refusal, a.ruling, t, a.request.UnixMilli, nil)
-		return true, ""
+		return true, "", false
 	}
 
 	e.describe(w.Header(), a.ruling, t, a.request.UnixMilli)
 	for j := range t.wants {
-		if shadow == "" && !t.verdict.Taken[j].Admitted {
+		switch {
+		case t.verdict.Taken[j].Admitted:
+		case !a.ruling.Shadow && !a.ruling.limits[t.rules[j]].enforced.Shadow:
+			paused = true
+		case shadow == "":
 			shadow = t.wants[j].Rule.Name
 		}
 	}
-	return false, shadow
+	return false, shadow, paused
 }
 
 // describe sets the fields of an answer for an attempt: its limits, and its id. A limit in shadow is not shown.

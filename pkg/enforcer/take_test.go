@@ -103,6 +103,26 @@ func TestInlineLimitsOfBothReadings(t *testing.T) {
 	}
 }
 
+// An allow for what a client claims in the headers of another kind of edge does not spare the request that it makes.
+func TestAForgedReadingThatIsAllowed(t *testing.T) {
+	r := atOnce(t, func(c *Config) { c.Keys = keysFile(t) })
+	if got := r.order(http.MethodPost, "/v1/allows", `{"target": "host:status.example", "for": "1h", "why": "w"}`); got.status > 201 {
+		t.Fatal(got.body)
+	}
+	ask := func() answer {
+		return r.get("/v1/check", "X-Original-Uri", "/login", "X-Forwarded-Method", "GET", "X-Forwarded-Host", "status.example",
+			"X-Forwarded-For", "203.0.113.8", "X-Api-Key", "read")
+	}
+	for range 2 {
+		if got := ask(); got.status != 200 {
+			t.Fatal(got.status, got.body)
+		}
+	}
+	if got := ask(); got.status != 429 || got.Header.Get(markField) != "refused sign-in" {
+		t.Errorf("the third of 2: %d %v", got.status, got.Header)
+	}
+}
+
 // nginx asks again after an internal redirect: with the id of the request it counts once, for one client and rule.
 func TestOneRequestIsAskedTwice(t *testing.T) {
 	r := atOnce(t, func(c *Config) { c.Ruling.RequestID = "x-weir-request" })
@@ -135,7 +155,7 @@ func TestInlineLimitsAndTheList(t *testing.T) {
 	if got := r.order(http.MethodPost, "/v1/pause", `{"rule": "quota", "for": "1h", "why": "w"}`); got.status > 201 {
 		t.Fatal(got.body)
 	}
-	if got := exhaust(r, "alice"); got.status != 200 || got.Header.Get(markField) != "shadow quota" {
+	if got := exhaust(r, "alice"); got.status != 200 || got.Header.Get(markField) != markPaused {
 		t.Errorf("paused: %d %v", got.status, got.Header)
 	}
 	if got := r.order(http.MethodDelete, "/v1/pause?rule=quota&why=w", ""); got.status != 200 {
