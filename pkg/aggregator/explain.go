@@ -139,7 +139,7 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 		count := w.Rule.Policy.Count(&w.State, i, at)
 		one := limitStatus{Limit: limit.Text, Count: count}
 		if count > 0 {
-			one.Clears = instant(clears(w, i, at, limit.Per))
+			one.Clears = instant(w.Rule.Policy.Clears(&w.State, i, at, limit.Per))
 		}
 		s.Limits = append(s.Limits, one)
 	}
@@ -162,17 +162,4 @@ func (p *partition) countedTime() int64 {
 		return min(now, p.counter.reached)
 	}
 	return now
-}
-
-// clears is when a limit's count is zero. Counts only fall while no hit comes.
-func clears(w *windows.Window, limit int, at int64, per time.Duration) int64 {
-	low, high := at, max(at, w.State.Newest())+2*per.Milliseconds()
-	for low < high {
-		if mid := (low + high) / 2; w.Rule.Policy.Count(&w.State, limit, mid) == 0 {
-			high = mid
-		} else {
-			low = mid + 1
-		}
-	}
-	return low
 }

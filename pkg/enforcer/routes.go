@@ -63,6 +63,8 @@ func (e *Enforcer) routes() *http.ServeMux {
 		"/v1/blocks":    {http.MethodPost: e.blocks, http.MethodDelete: e.unblock},
 		"/v1/take":      {http.MethodPost: e.takes},
 		"/v1/settle":    {http.MethodPost: e.settles},
+		"/v1/keys":      {http.MethodGet: e.countsOf},
+		"/v1/top":       {http.MethodGet: e.top},
 		"/v1/allows":    {http.MethodGet: e.allows, http.MethodPost: e.allow, http.MethodDelete: e.disallow},
 		"/v1/pause":     {http.MethodGet: e.paused, http.MethodPost: e.pause, http.MethodDelete: e.resume},
 	} {

@@ -330,3 +330,55 @@ func TestAttemptsThatAreNone(t *testing.T) {
 		t.Errorf("a page in a browser: %d", got.status)
 	}
 }
+
+// Inline rules show their counts in the form in which aggregators show those of others.
+func TestCountsOfInlineRules(t *testing.T) {
+	r := atOnce(t, func(c *Config) { c.Keys = keysFile(t) })
+	for range 2 {
+		r.take(`{"rule": "quota", "fields": {"user": "alice"}}`)
+	}
+	r.take(`{"rule": "quota", "fields": {"user": "bob"}}`)
+	r.take(`{"rule": "sign-in", "fields": {"ip": "203.0.113.8"}}`)
+	get := func(path string, into any) int {
+		t.Helper()
+		got := r.get(path, "X-Api-Key", "read")
+		if got.status == 200 {
+			got.read(t, into)
+		}
+		return got.status
+	}
+
+	var alice, carol counts
+	if get("/v1/keys?rule=quota&key=alice", &alice) != 200 || alice.Where != "memory" || alice.Newest == nil || len(alice.Limits) != 2 || alice.Limits[0].Limit != "3/min" || alice.Limits[0].Count != 2 ||
+		alice.Limits[0].Clears.Sub(*alice.Newest) != time.Minute || alice.Limits[1].Count != 2 || alice.Limits[1].Clears.Sub(*alice.Newest) != time.Hour {
+		t.Errorf("%+v", alice)
+	}
+	if get("/v1/keys?rule=quota&key=carol", &carol) != 200 || carol.Where != "none" || len(carol.Limits) != 2 || carol.Limits[0].Count != 0 || carol.Limits[0].Clears != nil {
+		t.Errorf("%+v", carol)
+	}
+	for path, want := range map[string]int{"/v1/keys?rule=per-ip&key=203.0.113.8": 400, "/v1/keys?rule=none&key=x": 404, "/v1/keys?rule=sign-in&key=nowhere": 400, "/v1/keys?rule=quota&key=x&n=1": 400, "/v1/top?n=0": 400, "/v1/top?n=1001": 400} {
+		if got := get(path, nil); got != want {
+			t.Errorf("%s: %d", path, got)
+		}
+	}
+	for path, want := range map[string]string{
+		"/v1/top":             "[quota alice 3/min 2 sign-in 203.0.113.8 2/min 1 quota bob 3/min 1]",
+		"/v1/top?rule=quota":  "[quota alice 3/min 2 quota bob 3/min 1]",
+		"/v1/top?n=1":         "[quota alice 3/min 2]",
+		"/v1/top?rule=per-ip": "[]",
+		"/v1/top?rule=none":   "[]",
+	} {
+		var keys []heavyKey
+		get(path, &keys)
+		shown := []any{}
+		for _, one := range keys {
+			shown = append(shown, one.Rule, one.Key, one.Limit, one.Count)
+		}
+		if fmt.Sprint(shown) != want {
+			t.Errorf("%s: %v", path, shown)
+		}
+	}
+	if got := r.get("/v1/top"); got.status != 401 {
+		t.Errorf("without a key: %d", got.status)
+	}
+}

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -304,6 +305,43 @@ func (m *Memory) Settle(id ID, cost int64) error {
 		p.entry.policy.Settle(&p.entry.state, now, p.at, p.cost, cost)
 		p.cost = cost
 	})
+}
+
+// Peek calls look with the window of a key and the time that it is of, unless the key is unknown.
+func (m *Memory) Peek(rule *Rule, key []byte, look func(s *window.State, at int64)) (known bool) {
+	name := append(append([]byte(rule.Name), 0), key...)
+	s := &m.shards[uint8(maphash.Bytes(m.seed, name))]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.keys[string(name)]
+	if e == nil {
+		return false
+	}
+	if e.policy != rule.Policy {
+		e.convert(rule.Policy)
+	}
+	look(&e.state, max(m.config.Now().UnixMilli(), e.state.Newest()))
+	return true
+}
+
+// All calls look with the windows of all keys of some rules, a shard at a time.
+func (m *Memory) All(rules []*Rule, look func(rule *Rule, key string, s *window.State, at int64)) {
+	for i := range m.shards {
+		m.shards[i].all(rules, m.config.Now().UnixMilli(), look)
+	}
+}
+
+func (s *shard) all(rules []*Rule, now int64, look func(rule *Rule, key string, s *window.State, at int64)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, e := range s.keys {
+		of, key, _ := strings.Cut(name, "\x00")
+		for _, rule := range rules {
+			if rule.Name == of && rule.Policy == e.policy { // a key of other limits is not asked for since they changed
+				look(rule, key, &e.state, max(now, e.state.Newest()))
+			}
+		}
+	}
 }
 
 // Settleable is how long an attempt can be settled.

@@ -248,6 +248,19 @@ func (p *Policy) Count(s *State, limit int, at int64) int64 {
 	return p.algorithm.count(s, limit, at)
 }
 
+// Clears is the first instant from at on at which a limit, as New has it from its Config, counts nothing, if no hit comes.
+func (p *Policy) Clears(s *State, limit int, at int64, per time.Duration) int64 {
+	low, high := at, max(at, s.newest)+2*per.Milliseconds()
+	for low < high {
+		if mid := (low + high) / 2; p.Count(s, limit, mid) == 0 {
+			high = mid
+		} else {
+			low = mid + 1
+		}
+	}
+	return low
+}
+
 // Clear is the instant from which on s answers every hit as the zero State would, but for late ones.
 func (p *Policy) Clear(s *State) int64 {
 	clear := p.algorithm.clear(s)

@@ -103,8 +103,8 @@ func (a *aggregators) ask(ctx context.Context, at, path string, query url.Values
 type countedKey struct {
 	Rule      string     `json:"rule"`
 	Key       string     `json:"key"`
-	Partition int        `json:"partition"`
-	Where     string     `json:"where"` // hot, cold or none
+	Partition *int       `json:"partition,omitempty"` // nil of an inline rule
+	Where     string     `json:"where"`               // hot, cold, memory or none
 	At        time.Time  `json:"at"`
 	Newest    *time.Time `json:"newest"`
 	Limits    []struct {

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -33,7 +35,7 @@ func newExplain() *cobra.Command {
 		Use:   "explain [flags] KEY",
 		Short: "Show the counts of a key under each limit, and its entries on the list",
 		Long: `Explain asks the aggregators for the counts of a key under each limit, and when each count clears if no more hits come.
-It asks an enforcer for the entries on the list that apply to the key. A key is an address (counted as the prefix that a
+It asks an enforcer for the entries on the list that apply to the key, and for the counts of inline rules. A key is an address (counted as the prefix that a
 rule makes of it), a field with its value (user:alice), or a key as the list shows it (alice /login).
 
 The rules are those of the configuration here, or the one that --rule names. Without a configuration they are those of a
@@ -85,7 +87,11 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 
 	known := &explanation{Key: key, Entries: []*shown.Entry{}, Orders: []*shown.Entry{}, Counted: []*countedKey{}, Faults: []string{}}
 	// Where the rules are only assumed, an aggregator that does not count the key need not be an error.
-	faults, unknown := e.askAggregators(c, asked, e.rules(settings, key), known)
+	names, inline := e.rules(settings, key, (*rule.Rule).CountsLog), e.rules(settings, key, func(r *rule.Rule) bool { return r.Inline })
+	if settings.RuleSet == nil || e.rule != "" && len(names)+len(inline) == 0 {
+		names = []ruleKey{{e.rule, key}}
+	}
+	faults, unknown := e.askAggregators(c, asked, names, known)
 	switch {
 	case !assumed:
 		faults = append(faults, unknown...)
@@ -93,7 +99,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 		faults = append(faults, errNoRules)
 	}
 
-	faults = append(faults, e.askEnforcer(c, key, known))
+	faults = append(faults, e.askEnforcer(c, key, inline, known))
 	return errors.Join(known.show(c.OutOrStdout(), e.output.Form, faults), errors.Join(faults...), known.outcome())
 }
 
@@ -127,19 +133,18 @@ func (e *explainCommand) askAggregators(c *cobra.Command, asked *aggregators, na
 // A ruleKey is a key to ask for under a rule.
 type ruleKey struct{ rule, key string }
 
-// rules returns the rules that may count the key, with the key in the form of each.
-func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
+// rules returns the wanted rules that may count the key, with the key in the form of each.
+func (e *explainCommand) rules(settings *config.Config, key string, wanted func(*rule.Rule) bool) []ruleKey {
 	scope, value, err := blocklist.ParseTarget(key)
 	ofField := err == nil && scope != "ip"
 	if settings.RuleSet == nil {
-		return []ruleKey{{e.rule, key}}
+		return nil
 	}
 
 	var names []ruleKey
 	for _, r := range settings.RuleSet.Rules {
-		// Aggregators do not count inline rules. One that is named is asked about all the same: the answer is the
-		// reason.
-		if e.rule != r.Name && (e.rule != "" || !r.CountsLog()) {
+		// Aggregators do not count inline rules, enforcers do.
+		if e.rule != "" && e.rule != r.Name || !wanted(r) {
 			continue
 		}
 		if ofField && slices.Equal(r.Key.Words(), []string{scope}) {
@@ -149,9 +154,6 @@ func (e *explainCommand) rules(settings *config.Config, key string) []ruleKey {
 		}
 	}
 
-	if len(names) == 0 && e.rule != "" {
-		return []ruleKey{{e.rule, key}}
-	}
 	return names
 }
 
@@ -160,13 +162,22 @@ func countsBy(r *rule.Rule, key string) bool {
 	return err == nil
 }
 
-// askEnforcer adds the entries on the list.
-func (e *explainCommand) askEnforcer(c *cobra.Command, key string, known *explanation) error {
+// askEnforcer adds the entries on the list, and the counts of inline rules.
+func (e *explainCommand) askEnforcer(c *cobra.Command, key string, inline []ruleKey, known *explanation) error {
 	enforcer, err := e.ask.enforcer.Connect()
 	if err != nil {
 		return err
 	}
 	defer enforcer.Close()
+	for _, name := range inline {
+		counted := &countedKey{}
+		if _, err := enforcer.Ask(c.Context(), http.MethodGet, "/v1/keys", url.Values{"rule": {name.rule}, "key": {name.key}}, nil, counted); err != nil {
+			return err
+		}
+		if counted.Where != "none" || e.rule != "" {
+			known.Counted = append(known.Counted, counted)
+		}
+	}
 	return enforcer.Find(c.Context(), key, e.rule, "", known)
 }
 
@@ -212,7 +223,11 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 
 // text writes the counts for people, next to the entries on the list.
 func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry) {
-	fmt.Fprintf(b, "%s  %s, as of %s (partition %d, %s):\n", output.Printable(k.Rule), output.Printable(k.Key), shown.Instant(k.At), k.Partition, k.Where)
+	where := "inline, at the enforcer"
+	if k.Partition != nil {
+		where = fmt.Sprintf("partition %d, %s", *k.Partition, k.Where)
+	}
+	fmt.Fprintf(b, "%s  %s, as of %s (%s):\n", output.Printable(k.Rule), output.Printable(k.Key), shown.Instant(k.At), where)
 	var rows []string
 	for _, l := range k.Limits {
 		clears := "clear"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
@@ -31,8 +33,8 @@ func newTop() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "top [flags]",
 		Short: "Show the keys nearest to a limit, or beyond it",
-		Long: `Top asks the aggregators for the keys that use most of a limit now, and an enforcer which of them are on the list. Keys
-without recent hits are missing, because aggregators no longer have them in memory.`,
+		Long: `Top asks the aggregators for the keys that use most of a limit now, an enforcer for those of inline rules, and which of
+them are on the list. Keys without recent hits are missing, because aggregators no longer have them in memory.`,
 		Example: `  weir top
   weir top --rule per-ip -n 50 --json
   weir top --aggregator http://a1:7411 --aggregator http://a2:7411`,
@@ -81,14 +83,31 @@ func (t *topCommand) run(c *cobra.Command) error {
 		keys = append(keys, some...)
 	}
 
+	inline, err := t.askInline(c, query)
+	keys = append(keys, inline...)
+
 	// Aggregators that answer are enough for a list; the errors of others are reported as well.
-	if err := errors.Join(faults...); err != nil && len(keys) == 0 {
-		return err
+	if faults = append(faults, err); errors.Join(faults...) != nil && len(keys) == 0 {
+		return errors.Join(faults...)
 	}
 	slices.SortStableFunc(keys, func(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) })
 	keys = keys[:min(len(keys), t.number)]
 	faults = append(faults, t.askEnforcer(c, keys))
 	return errors.Join(showTop(c.OutOrStdout(), t.output.Form, keys), errors.Join(faults...))
+}
+
+// askInline returns the keys of inline rules, which an enforcer counts.
+func (t *topCommand) askInline(c *cobra.Command, query url.Values) (keys []*topKey, err error) {
+	enforcer, err := t.ask.enforcer.Connect()
+	if err != nil {
+		return nil, err
+	}
+	defer enforcer.Close()
+	_, err = enforcer.Ask(c.Context(), http.MethodGet, "/v1/top", query, nil, &keys)
+	if no := (*ask.RefusedError)(nil); errors.As(err, &no) {
+		return nil, nil // one of an earlier version; if it is for the lack of a key, the next question reports that
+	}
+	return keys, err
 }
 
 // askEnforcer notes which keys are on the list by their rules.

@@ -1,0 +1,149 @@
+package enforcer
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"weir/internal/keys"
+	"weir/pkg/inline"
+	"weir/pkg/window"
+)
+
+// A counts is what an inline rule has counted of a key, in the form of an aggregator's answer.
+type counts struct {
+	Rule   string        `json:"rule"`
+	Key    string        `json:"key"`
+	Where  string        `json:"where"` // memory, or none where nothing is remembered
+	At     time.Time     `json:"at"`
+	Newest *time.Time    `json:"newest"`
+	Limits []limitCounts `json:"limits"`
+}
+
+type limitCounts struct {
+	Limit  string     `json:"limit"`
+	Count  int64      `json:"count"`
+	Clears *time.Time `json:"clears"` // when the count is zero, if no further hit comes; nil when it is
+}
+
+// countsOf is GET /v1/keys: the counts of a key of an inline rule.
+func (e *Enforcer) countsOf(w http.ResponseWriter, r *http.Request) error {
+	if _, err := e.Admit(r, keys.Read); err != nil {
+		return err
+	}
+	query, err := parameters(r, []string{"rule", "key"})
+	if err != nil {
+		return err
+	}
+	ruling := e.ruling.Load()
+	i, err := ruling.inlineRule(query.Get("rule"))
+	if err != nil {
+		return err
+	}
+	of, l := ruling.Rules.Rules[i], &ruling.limits[i]
+	key, err := of.Key.Canonical(query.Get("key"))
+	if err != nil {
+		return problemf(http.StatusBadRequest, "%s", err)
+	}
+
+	answer := counts{Rule: of.Name, Key: key, Where: "none", At: e.config.Now().UTC(), Limits: []limitCounts{}}
+	var none window.State
+	count := func(s *window.State, at int64) {
+		for j, limit := range of.Limits {
+			one := limitCounts{Limit: limit.Text, Count: l.enforced.Policy.Count(s, j, at)}
+			if one.Count > 0 {
+				one.Clears = new(time.UnixMilli(l.enforced.Policy.Clears(s, j, at, limit.Per)).UTC())
+			}
+			answer.Limits = append(answer.Limits, one)
+		}
+	}
+	if e.inline.Peek(l.enforced, []byte(key), func(s *window.State, at int64) {
+		count(s, at)
+		answer.Where, answer.At = "memory", time.UnixMilli(at).UTC()
+		answer.Newest = new(time.UnixMilli(s.Newest()).UTC())
+	}) {
+		writeJSON(w, http.StatusOK, answer)
+		return nil
+	}
+	count(&none, answer.At.UnixMilli())
+	writeJSON(w, http.StatusOK, answer)
+	return nil
+}
+
+const (
+	usualTop = 20
+	mostTop  = 1000
+)
+
+// A heavyKey is a key of an inline rule, and the limit that it is nearest to.
+type heavyKey struct {
+	Rule  string  `json:"rule"`
+	Key   string  `json:"key"`
+	Limit string  `json:"limit"`
+	Count int64   `json:"count"`
+	Share float64 `json:"share"` // of the limit that is used
+}
+
+// top is GET /v1/top: the keys of inline rules that are nearest to a limit. Other rules have none here.
+func (e *Enforcer) top(w http.ResponseWriter, r *http.Request) error {
+	if _, err := e.Admit(r, keys.Read); err != nil {
+		return err
+	}
+	query, err := parameters(r, []string{"rule", "n"})
+	if err != nil {
+		return err
+	}
+	n := usualTop
+	if text := query.Get("n"); text != "" {
+		if n, err = strconv.Atoi(text); err != nil || n < 1 || n > mostTop {
+			return problemf(http.StatusBadRequest, "n is how many keys: 1 to %d", mostTop)
+		}
+	}
+	ruling := e.ruling.Load()
+	leave, err := e.mayFind(r) // it looks at all keys
+	if err != nil {
+		return err
+	}
+	defer leave()
+	writeJSON(w, http.StatusOK, e.heaviest(ruling, query.Get("rule"), n))
+	return nil
+}
+
+// heaviest returns the keys of one inline rule, or of all, that are nearest to a limit.
+func (e *Enforcer) heaviest(ruling *ruling, name string, n int) []heavyKey {
+	var rules []*inline.Rule
+	indexes := map[*inline.Rule]int{}
+	for i, l := range ruling.limits {
+		if l.enforced != nil && (name == "" || name == l.enforced.Name) {
+			rules = append(rules, l.enforced)
+			indexes[l.enforced] = i
+		}
+	}
+
+	all := []heavyKey{}
+	e.inline.All(rules, func(of *inline.Rule, key string, s *window.State, at int64) {
+		one := heavyKey{Rule: of.Name, Key: key}
+		for j, limit := range ruling.Rules.Rules[indexes[of]].Limits {
+			count := of.Policy.Count(s, j, at)
+			if share := float64(count) / float64(limit.Hits); share > one.Share {
+				one.Limit, one.Count, one.Share = limit.Text, count, share
+			}
+		}
+		if one.Count > 0 {
+			all = append(all, one)
+		}
+		if len(all) > 8*n {
+			all = heaviestOf(all, n)
+		}
+	})
+	return heaviestOf(all, n)
+}
+
+func heaviestOf(all []heavyKey, n int) []heavyKey {
+	slices.SortFunc(all, func(a, b heavyKey) int {
+		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(b.Count, a.Count), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+	})
+	return all[:min(n, len(all))]
+}
