@@ -131,7 +131,7 @@ func (e *Enforcer) takeOnce(t *attempt) {
 	for j := range t.wants {
 		name = append(append(append(append(name, 0), t.wants[j].Rule.Name...), 0), t.wants[j].Key...)
 	}
-	e.inline.TakeOnce(&t.verdict, inline.IDOf(name), t.wants)
+	e.inline.TakeOnce(&t.verdict, e.inline.IDOf(name), t.wants)
 }
 
 // attemptField is the field of an answer with the attempt, which the application behind the edge may settle.

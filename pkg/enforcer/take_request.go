@@ -228,6 +228,7 @@ func (o *takeAnswer) taken(t *attempt, j int, l *limits) {
 // A settleRequest says what an attempt has cost.
 type settleRequest struct {
 	Attempt string `json:"attempt"`
+	Rule    string `json:"rule,omitempty"` // all rules without it
 	Cost    *int64 `json:"cost"`
 }
 
@@ -249,8 +250,15 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	id, err := inline.ParseID(asked.Attempt)
-	if err == nil {
+	switch {
+	case err != nil:
+	case asked.Rule == "":
 		err = e.inline.Settle(id, *asked.Cost)
+	default:
+		err = e.inline.SettleAt(asked.Rule, id, *asked.Cost)
+	}
+	if errors.Is(err, inline.ErrNotCounted) {
+		return problemf(http.StatusNotFound, "the rule %q has counted nothing of the attempt %q, so there is nothing to settle", asked.Rule, asked.Attempt)
 	}
 	if err != nil {
 		e.metrics.unsettled.Inc()

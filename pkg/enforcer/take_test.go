@@ -293,6 +293,21 @@ func TestTakeSeveralAtOnce(t *testing.T) {
 	}
 }
 
+func TestSettleAtOneRule(t *testing.T) {
+	r := atOnce(t, nil)
+	_, got := r.take(`{"rules": [{"rule": "quota", "fields": {"user": "alice"}}, {"rule": "tokens", "fields": {"user": "alice", "model": "large"}, "cost": 800}]}`)
+	for rule, want := range map[string]int{"tokens": 200, "sign-in": 404, "nonsense": 404} {
+		body := fmt.Sprintf(`{"attempt":"%s","rule":"%s","cost":300}`, got.Attempt, rule)
+		if got := r.ask(r.client, http.MethodPost, "/v1/settle", body); got.status != want || want == 200 && strings.TrimSpace(got.body) != body {
+			t.Errorf("%s: %d %s", rule, got.status, got.body)
+		}
+	}
+	_, got = r.take(`{"rules": [{"rule": "quota", "fields": {"user": "alice"}, "cost": 0}, {"rule": "tokens", "fields": {"user": "alice", "model": "large"}, "cost": 0}]}`)
+	if *got.Rules[0].Remaining != 2 || *got.Rules[1].Remaining != 700 {
+		t.Errorf("1 and 300 are settled: %+v", got)
+	}
+}
+
 func TestAttemptsThatAreNone(t *testing.T) {
 	r := atOnce(t, func(c *Config) { c.Keys = keysFile(t) })
 	for body, want := range map[string]string{

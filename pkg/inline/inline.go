@@ -21,6 +21,7 @@ package inline
 
 import (
 	"cmp"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
@@ -63,6 +64,7 @@ type Verdict struct {
 	Decides  int            // the Want that refuses, or else has the fewest hits left; -1 without any
 	Taken    []window.Taken // of each Want; of those that only others refused, as if nothing had been asked
 
+	id    ID
 	names []byte
 	found []found
 	locks []uint8
@@ -81,6 +83,7 @@ const shards = 256
 type Memory struct {
 	config   Config
 	seed     maphash.Seed
+	secret   [32]byte
 	shards   [shards]shard
 	attempts attempts
 }
@@ -111,6 +114,7 @@ func New(c Config) *Memory {
 	}
 
 	m := &Memory{config: c, seed: maphash.MakeSeed()}
+	_, _ = rand.Read(m.secret[:]) // never fails
 	for i := range m.shards {
 		m.shards[i].keys = map[string]*entry{}
 		m.shards[i].most = max(1, c.Keys/shards)
@@ -122,7 +126,8 @@ func New(c Config) *Memory {
 // Take decides an attempt, and writes the answer to v.
 func (m *Memory) Take(v *Verdict, wants []Want) {
 	now := m.config.Now().UnixMilli()
-	m.takeAs(v, newID(now), wants, now)
+	v.id.makeNew(now)
+	m.takeAs(v, v.id, wants, now)
 }
 
 // TakeOnce is Take for an attempt whose ID is known before. While such an attempt can be settled, another one of the same
@@ -137,6 +142,9 @@ func (m *Memory) TakeOnce(v *Verdict, id ID, wants []Want) {
 	}
 	if m.takeAs(v, id, wants, now); known {
 		v.Admitted, v.Attempt = true, id
+		for i := range v.Taken { // one may refuse even nothing, where an attempt was settled to more than it admits
+			v.Taken[i].Admitted = true
+		}
 	}
 }
 
@@ -286,10 +294,24 @@ func (v *Verdict) settleRefused(wants []Want) (counted bool) {
 // ErrUnknown reports an attempt that cannot be settled: it is too old, was refused, or was decided elsewhere.
 var ErrUnknown = errors.New("no such attempt")
 
-// Settle sets what an attempt has cost. It may be called again, also with another cost.
-func (m *Memory) Settle(id ID, cost int64) error {
-	now := m.config.Now().UnixMilli()
-	return m.attempts.settle(id, now, func(p *part) {
+// ErrNotCounted reports that a rule has counted nothing of an attempt, so that there is nothing to settle.
+var ErrNotCounted = errors.New("the rule has counted nothing of the attempt")
+
+// Settle sets what an attempt has cost, at all of its rules. It may be called again, also with another cost.
+func (m *Memory) Settle(id ID, cost int64) error { return m.settle(id, "", cost) }
+
+// SettleAt is Settle at one rule: the attempt's cost at the others stays as it is.
+func (m *Memory) SettleAt(rule string, id ID, cost int64) error {
+	return m.settle(id, rule+"\x00", cost)
+}
+
+func (m *Memory) settle(id ID, prefix string, cost int64) error {
+	now, settled := m.config.Now().UnixMilli(), false
+	err := m.attempts.settle(id, now, func(p *part) {
+		if !strings.HasPrefix(p.entry.name, prefix) {
+			return
+		}
+		settled = true
 		s := &m.shards[p.shard]
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -305,6 +327,10 @@ func (m *Memory) Settle(id ID, cost int64) error {
 		p.entry.policy.Settle(&p.entry.state, now, p.at, p.cost, cost)
 		p.cost = cost
 	})
+	if err == nil && !settled {
+		return ErrNotCounted
+	}
+	return err
 }
 
 // Peek calls look with the window of a key and the time that it is of, unless the key is unknown.
@@ -370,18 +396,19 @@ func (m *Memory) Stats() (s Stats) {
 // An ID names an attempt: 48 bits of time and 80 random ones, unless it is that of a request.
 type ID [16]byte
 
-func newID(now int64) (id ID) {
+// makeNew is a method so that the ID is where it belongs from the start, and allocates nothing in any build.
+func (id *ID) makeNew(now int64) {
 	_, _ = rand.Read(id[6:]) // never fails
 	for i := range 6 {
 		id[i] = byte(now >> (40 - 8*i))
 	}
-	return id
 }
 
-// IDOf makes an ID of a text that names a request.
-func IDOf(text []byte) (id ID) {
-	sum := sha256.Sum256(text)
-	copy(id[:], sum[:])
+// IDOf makes an ID of a text that names a request. Clients may see that text, but cannot find the ID by it.
+func (m *Memory) IDOf(text []byte) (id ID) {
+	hash := hmac.New(sha256.New, m.secret[:])
+	hash.Write(text)
+	copy(id[:], hash.Sum(nil))
 	return id
 }
 

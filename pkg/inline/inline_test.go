@@ -140,17 +140,57 @@ func TestSettle(t *testing.T) {
 	}
 }
 
+// The real cost of a request to one limit is not its cost to another.
+func TestSettleAtOneRule(t *testing.T) {
+	m := New(Config{Now: newClock().now})
+	quota, tokens := perMinute(t, "quota", 10), perMinute(t, "tokens", 1000)
+	v := m.ask(of(quota, "a", 1), of(tokens, "a", 800))
+	if err := m.SettleAt("tokens", v.Attempt, 300); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.ask(of(quota, "a", 0), of(tokens, "a", 0)); got.Taken[0].Remaining != 9 || got.Taken[1].Remaining != 700 {
+		t.Errorf("1 and 300 are settled: %+v", got)
+	}
+	for _, rule := range []string{"token", "tokens2", ""} {
+		if err := m.SettleAt(rule, v.Attempt, 0); !errors.Is(err, ErrNotCounted) {
+			t.Errorf("%q: %v", rule, err)
+		}
+	}
+	if err := m.SettleAt("tokens", ID{1}, 0); !errors.Is(err, ErrUnknown) {
+		t.Error(err)
+	}
+}
+
+// A request that is asked about twice is admitted by limits that its own cost has broken since.
+func TestTakeOnceAfterItWasSettledToMore(t *testing.T) {
+	m, rule := New(Config{Now: newClock().now}), perMinute(t, "tokens", 10)
+	var v Verdict
+	id := m.IDOf([]byte("one"))
+	if id == New(Config{}).IDOf([]byte("one")) {
+		t.Error("another Memory has the same id: it can be found by the name of the request")
+	}
+	for range 2 {
+		m.TakeOnce(&v, id, []Want{of(rule, "a", 1)})
+		if !v.Admitted || !v.Taken[0].Admitted {
+			t.Errorf("%+v", v)
+		}
+		if err := m.Settle(id, 100); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // An edge may ask twice about one request.
 func TestTakeOnce(t *testing.T) {
 	c := newClock()
 	m, rule := New(Config{Now: c.now, Settle: time.Minute}), perMinute(t, "quota", 2)
 	ask := func(request string) Verdict {
 		var v Verdict
-		m.TakeOnce(&v, IDOf([]byte(request)), []Want{of(rule, "a", 1)})
+		m.TakeOnce(&v, m.IDOf([]byte(request)), []Want{of(rule, "a", 1)})
 		return v
 	}
 	for n, request := range []string{"one", "one", "two", "one", "two"} {
-		if v := ask(request); !v.Admitted || v.Attempt != IDOf([]byte(request)) || v.Decides != 0 {
+		if v := ask(request); !v.Admitted || v.Attempt != m.IDOf([]byte(request)) || v.Decides != 0 {
 			t.Errorf("%d: %+v", n, v)
 		}
 	}
@@ -159,7 +199,7 @@ func TestTakeOnce(t *testing.T) {
 			t.Errorf("a third: %+v", v)
 		}
 	}
-	if err := m.Settle(IDOf([]byte("one")), 0); err != nil {
+	if err := m.Settle(m.IDOf([]byte("one")), 0); err != nil {
 		t.Error(err)
 	}
 	if v := ask("three"); !v.Admitted {
@@ -356,7 +396,9 @@ func TestTakeAllocatesNothing(t *testing.T) {
 func TestIDsAreInTheOrderOfTime(t *testing.T) {
 	var ids []string
 	for n := range int64(100) {
-		ids = append(ids, newID(1_700_000_000_000+n<<20).String())
+		var id ID
+		id.makeNew(1_700_000_000_000 + n<<20)
+		ids = append(ids, id.String())
 	}
 	if !slices.IsSorted(ids) || len(slices.Compact(ids)) != 100 {
 		t.Error(ids)
