@@ -17,9 +17,31 @@ import (
 // access.log-20260101-1767225600.zst, access.log.gz.
 var rotations = regexp.MustCompile(`^([.-][0-9][0-9T:_.-]*?)?(\.gz|\.zst|\.bz2)?$`)
 
+// stamp is what Caddy writes before the extension of a file that it has rotated, and Go's loggers like it:
+// access-2026-01-01T08-00-00.000.log.gz, since Caddy 2.11 access-2026-01-01T08-00-00.000-size.log.gz.
+var stamp = regexp.MustCompile(`-[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}-[0-9]{2}-[0-9]{2}\.[0-9]{3}(-[a-z]+(_[0-9]+)?)?$`)
+
+// stampedOf returns the name of the live file from which a file with a stamp was rotated, and the ending with the stamp.
+func stampedOf(name string) (live, suffix string, ok bool) {
+	plain := name
+	if logfile.NamedAsPacked(name) {
+		plain = strings.TrimSuffix(name, filepath.Ext(name))
+	}
+	extension := filepath.Ext(plain)
+	stem := strings.TrimSuffix(plain, extension)
+	found := stamp.FindStringIndex(stem)
+	if found == nil || found[0] == 0 {
+		return "", "", false
+	}
+	return stem[:found[0]] + extension, name[found[0]:], true
+}
+
 // rotationOf returns the ending of a rotated file's name after the live file's name; ok is false when the file was not
 // rotated from that one.
 func rotationOf(live, name string) (suffix string, ok bool) {
+	if of, suffix, ok := stampedOf(name); ok && of == live {
+		return suffix, true
+	}
 	suffix, ok = strings.CutPrefix(name, live)
 	return suffix, ok && suffix != "" && rotations.MatchString(suffix)
 }
@@ -30,6 +52,9 @@ func liveOf(name string) (names []string) {
 		if rotations.MatchString(name[cut:]) {
 			names = append(names, name[:cut])
 		}
+	}
+	if live, _, ok := stampedOf(name); ok {
+		names = append(names, live)
 	}
 	return names
 }

@@ -34,6 +34,33 @@ func TestAPatternThatMatchesRotatedFiles(t *testing.T) {
 	}
 }
 
+// Caddy rotates its log by itself, compresses it, and writes the time before the extension. Files that it rotated while no
+// collector ran count too, each line once.
+func TestALogThatCaddyRotates(t *testing.T) {
+	for _, reason := range []string{"", "-size", "-size_1"} {
+		b := newBench(t, "access.log")
+		b.Log("access.log", 40)
+		b.start()
+		b.await()
+		b.stop()
+
+		b.Log("access.log", 40)
+		for _, at := range []string{"08", "09"} {
+			name := "access-2026-01-01T" + at + "-00-00.000" + reason + ".log"
+			b.Rename("access.log", name)
+			b.Compress(name, ".gz")
+			b.Log("access.log", 40)
+		}
+		b.start()
+		b.await()
+
+		b.Rename("access.log", "access-2026-01-01T10-00-00.000"+reason+".log")
+		b.Log("access.log", 40)
+		b.await()
+		b.stop()
+	}
+}
+
 func TestTheLiveFileOfAPattern(t *testing.T) {
 	for _, c := range []struct{ pattern, file, want string }{
 		{"access.log*", "access.log.1.gz", "access.log"},
@@ -43,6 +70,10 @@ func TestTheLiveFileOfAPattern(t *testing.T) {
 		{"access-*", "access-1", "access-1"},
 		{"access-*", "access-1.2.gz", "access-1"},
 		{"*.gz", "access.log.1.gz", "access.log.1.gz"},
+		{"access*.log*", "access-2026-01-01T08-00-00.000.log.gz", "access.log"},
+		{"access*.log*", "access-2026-01-01T08-00-00.000-size_1.log", "access.log"},
+		{"*.log", "access-2026-01-01T08-00-00.log", "access-2026-01-01T08-00-00.log"},
+		{"access-*", "access-2026-01-01T08-00-00.000.log", "access-2026-01-01T08-00-00.000.log"},
 	} {
 		b := newBench(t, c.pattern)
 		b.Append(c.file, b.Line())
