@@ -126,8 +126,7 @@ func New(c Config) *Memory {
 // Take decides an attempt, and writes the answer to v.
 func (m *Memory) Take(v *Verdict, wants []Want) {
 	now := m.config.Now().UnixMilli()
-	v.id.makeNew(now)
-	m.takeAs(v, v.id, wants, now)
+	m.takeAs(v, ID{}, wants, now)
 }
 
 // TakeOnce is Take for an attempt whose ID is known before. While such an attempt can be settled, another one of the same
@@ -148,6 +147,7 @@ func (m *Memory) TakeOnce(v *Verdict, id ID, wants []Want) {
 	}
 }
 
+// takeAs decides an attempt. Without an ID it gets one when it is counted: random bytes cost a quarter of a refusal.
 func (m *Memory) takeAs(v *Verdict, id ID, wants []Want, now int64) {
 	v.Admitted, v.Attempt, v.Decides = true, ID{}, -1
 	v.Taken, v.found = slices.Grow(v.Taken[:0], len(wants))[:len(wants)], slices.Grow(v.found[:0], len(wants))[:len(wants)]
@@ -160,6 +160,10 @@ func (m *Memory) takeAs(v *Verdict, id ID, wants []Want, now int64) {
 	m.unlock(v)
 
 	if counted {
+		if id == (ID{}) {
+			v.id.makeNew(now)
+			id = v.id
+		}
 		v.Attempt = id
 		m.attempts.add(v, wants, now)
 	}
