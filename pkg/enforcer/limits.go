@@ -109,7 +109,8 @@ func (e *Enforcer) take(r *ruling, t *attempt) {
 	if t.request == "" {
 		e.inline.Take(&t.verdict, t.wants)
 	} else {
-		e.takeOnce(t)
+		// nginx asks again after an internal redirect, and then perhaps with another method.
+		e.inline.TakeOnce(&t.verdict, e.inline.IDOf([]byte(t.request)), t.wants)
 	}
 	for j, i := range t.rules {
 		l := &r.limits[i]
@@ -122,16 +123,6 @@ func (e *Enforcer) take(r *ruling, t *attempt) {
 			l.refused.Inc()
 		}
 	}
-}
-
-// takeOnce decides the attempt of a request that may be asked about again, as nginx does after an internal redirect.
-// Another client, or another rule, is another attempt.
-func (e *Enforcer) takeOnce(t *attempt) {
-	name := append([]byte(nil), t.request...)
-	for j := range t.wants {
-		name = append(append(append(append(name, 0), t.wants[j].Rule.Name...), 0), t.wants[j].Key...)
-	}
-	e.inline.TakeOnce(&t.verdict, e.inline.IDOf(name), t.wants)
 }
 
 // attemptField is the field of an answer with the attempt, which the application behind the edge may settle.

@@ -138,6 +138,12 @@ func TestOneRequestIsAskedTwice(t *testing.T) {
 	if got := r.checks("203.0.113.8", "X-User", "bob", "X-Weir-Request", "0"); !strings.HasPrefix(got.Header.Get("RateLimit"), `"quota 3/min";r=2`) {
 		t.Errorf("another user with the same id: %v", got.Header)
 	}
+	// After an error, nginx asks about its page with the method GET, so other rules match.
+	for n, path := range []string{"/login", "/"} {
+		if got := r.checks("203.0.113.9", "X-User", "carol", "X-Weir-Request", "4", "X-Forwarded-Uri", path); got.Header.Get("RateLimit") != fmt.Sprintf(`"%s"`, []string{"sign-in 2/min", "quota 3/min"}[n])+[]string{";r=1", ";r=2"}[n] {
+			t.Errorf("%s: %v", path, got.Header)
+		}
+	}
 }
 
 // Manual entries, a pause and shadow mode are stronger than inline limits; a list is not needed for them.

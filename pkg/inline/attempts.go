@@ -46,13 +46,19 @@ func (a *attempts) open(most int, settleable time.Duration) {
 
 func (a *attempts) log(id ID) *attemptLog { return &a.logs[id[len(id)-1]] }
 
-// add keeps what an attempt has counted.
+// maxParts bounds what one attempt has counted: an edge may name many requests alike.
+const maxParts = 64
+
+// add keeps what an attempt has counted, with what it had counted before.
 func (a *attempts) add(v *Verdict, wants []Want, now int64) {
 	l := a.log(v.Attempt)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.place(v.Attempt, now-a.settleable)
-	one.at, one.parts = now, one.parts[:0]
+	one := l.find(v.Attempt, now-a.settleable)
+	if one == nil || len(one.parts)+len(wants) > maxParts {
+		one = l.place(v.Attempt, now-a.settleable)
+		one.at, one.parts = now, one.parts[:0]
+	}
 	for i := range wants {
 		if t := &v.Taken[i]; t.Admitted && wants[i].Cost > 0 {
 			one.parts = append(one.parts, part{v.found[i].entry, v.found[i].shard, t.At, wants[i].Cost})
@@ -73,7 +79,9 @@ func (l *attemptLog) place(id ID, until int64) *attempt {
 
 	one := &l.ring[l.next]
 	if one.id != (ID{}) {
-		delete(l.index, one.id)
+		if l.index[one.id] == int32(l.next) { // not when the attempt was begun again
+			delete(l.index, one.id)
+		}
 		if one.at > until {
 			l.lost++
 		}
@@ -83,20 +91,35 @@ func (l *attemptLog) place(id ID, until int64) *attempt {
 	return one
 }
 
-// known reports whether an attempt can be settled.
-func (a *attempts) known(id ID, now int64) bool { return a.settle(id, now, func(*part) {}) == nil }
+// find is an attempt that can be settled, or nil. Attempts up to an instant cannot.
+func (l *attemptLog) find(id ID, until int64) *attempt {
+	if i, known := l.index[id]; known && l.ring[i].at > until {
+		return &l.ring[i]
+	}
+	return nil
+}
+
+// markKnown marks what an attempt has counted before, and reports whether the attempt can be settled.
+func (a *attempts) markKnown(id ID, wants []Want, now int64) (known bool) {
+	return a.settle(id, now, func(p *part) {
+		for i := range wants {
+			w := &wants[i]
+			w.known = w.known || p.entry.isOf(w.Rule.Name, w.Key)
+		}
+	}) == nil
+}
 
 // settle calls do for all that an attempt has counted.
 func (a *attempts) settle(id ID, now int64, do func(*part)) error {
 	l := a.log(id)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i, known := l.index[id]
-	if !known || l.ring[i].at <= now-a.settleable {
+	one := l.find(id, now-a.settleable)
+	if one == nil {
 		return ErrUnknown
 	}
-	for j := range l.ring[i].parts {
-		do(&l.ring[i].parts[j])
+	for j := range one.parts {
+		do(&one.parts[j])
 	}
 	return nil
 }

@@ -55,6 +55,8 @@ type Want struct {
 	Rule *Rule
 	Key  []byte
 	Cost int64 // 0 counts nothing
+
+	known bool // counted before, by the same attempt
 }
 
 // A Verdict is the answer to an attempt, and the memory for making it: one that is used again allocates nothing.
@@ -79,12 +81,16 @@ type found struct {
 
 const shards = 256
 
+// keysOfShard is what a shard has room for at least, if there are several.
+const keysOfShard = 1000
+
 // A Memory decides in this process.
 type Memory struct {
 	config   Config
 	seed     maphash.Seed
 	secret   [32]byte
 	shards   [shards]shard
+	mask     uint8 // of the shards that are used
 	attempts attempts
 }
 
@@ -105,6 +111,11 @@ type entry struct {
 	used   int64          // when it was asked for last
 }
 
+func (e *entry) isOf(rule string, key []byte) bool {
+	n := len(rule)
+	return len(e.name) == n+1+len(key) && e.name[:n] == rule && e.name[n+1:] == string(key)
+}
+
 // New makes an empty Memory.
 func New(c Config) *Memory {
 	c.Keys, c.Attempts = cmp.Or(c.Keys, 1_000_000), cmp.Or(c.Attempts, 200_000)
@@ -115,9 +126,15 @@ func New(c Config) *Memory {
 
 	m := &Memory{config: c, seed: maphash.MakeSeed()}
 	_, _ = rand.Read(m.secret[:]) // never fails
-	for i := range m.shards {
+	// Keys are not spread evenly. In large shards that hardly matters: none is full long before Keys are reached.
+	used := 1
+	for used < shards && c.Keys/(2*used) >= keysOfShard {
+		used *= 2
+	}
+	m.mask = uint8(used - 1)
+	for i := range m.shards[:used] {
 		m.shards[i].keys = map[string]*entry{}
-		m.shards[i].most = max(1, c.Keys/shards)
+		m.shards[i].most = max(1, c.Keys/used)
 	}
 	m.attempts.open(c.Attempts, c.Settle)
 	return m
@@ -129,21 +146,13 @@ func (m *Memory) Take(v *Verdict, wants []Want) {
 	m.takeAs(v, ID{}, wants, now)
 }
 
-// TakeOnce is Take for an attempt whose ID is known before. While such an attempt can be settled, another one of the same
-// ID is admitted, and counts nothing.
+// TakeOnce is Take for an attempt whose ID is known before, and may be asked for again. While the attempt can be settled,
+// limits at which it has counted admit it and do not count it again. It counts at other limits now.
 func (m *Memory) TakeOnce(v *Verdict, id ID, wants []Want) {
 	now := m.config.Now().UnixMilli()
-	known := m.attempts.known(id, now)
-	for i := range wants {
-		if known {
-			wants[i].Cost = 0
-		}
-	}
+	known := m.attempts.markKnown(id, wants, now)
 	if m.takeAs(v, id, wants, now); known {
-		v.Admitted, v.Attempt = true, id
-		for i := range v.Taken { // one may refuse even nothing, where an attempt was settled to more than it admits
-			v.Taken[i].Admitted = true
-		}
+		v.Attempt = id
 	}
 }
 
@@ -176,7 +185,7 @@ func (m *Memory) lock(v *Verdict, wants []Want) {
 		start := len(v.names)
 		v.names = append(append(append(v.names, wants[i].Rule.Name...), 0), wants[i].Key...)
 		name := v.names[start:]
-		v.found[i] = found{name: name, shard: uint8(maphash.Bytes(m.seed, name))}
+		v.found[i] = found{name: name, shard: uint8(maphash.Bytes(m.seed, name)) & m.mask}
 		v.locks = append(v.locks, v.found[i].shard)
 	}
 
@@ -198,7 +207,12 @@ func (m *Memory) unlock(v *Verdict) {
 func (m *Memory) take(v *Verdict, i int, w *Want, now int64) {
 	f := &v.found[i]
 	f.entry = m.shards[f.shard].entry(f.name, w.Rule.Policy, now)
+	if w.known {
+		w.Cost = 0
+	}
 	v.Taken[i] = w.Rule.Policy.Take(&f.entry.state, now, w.Cost)
+	// A limit refuses even nothing while an attempt is settled to more than it admits.
+	v.Taken[i].Admitted = v.Taken[i].Admitted || w.known
 }
 
 // entry finds the entry of a key, or makes it.

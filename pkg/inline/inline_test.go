@@ -39,7 +39,9 @@ func (m *Memory) ask(wants ...Want) Verdict {
 	return v
 }
 
-func of(rule *Rule, key string, cost int64) Want { return Want{rule, []byte(key), cost} }
+func of(rule *Rule, key string, cost int64) Want {
+	return Want{Rule: rule, Key: []byte(key), Cost: cost}
+}
 
 func TestTakeRefusesTheOneTooMany(t *testing.T) {
 	c := newClock()
@@ -158,6 +160,69 @@ func TestSettleAtOneRule(t *testing.T) {
 	}
 	if err := m.SettleAt("tokens", ID{1}, 0); !errors.Is(err, ErrUnknown) {
 		t.Error(err)
+	}
+}
+
+// A request that is asked about again, and then is of other rules or another client, counts what is new of it.
+func TestTakeOnceOfMore(t *testing.T) {
+	m := New(Config{Now: newClock().now})
+	posts, quota, gets := perMinute(t, "posts", 5), perMinute(t, "quota", 1), perMinute(t, "gets", 1)
+	id := m.IDOf([]byte("one"))
+	ask := func(wants ...Want) (v Verdict) {
+		m.TakeOnce(&v, id, wants)
+		return v
+	}
+	if v := ask(of(posts, "a", 1), of(quota, "a", 1)); !v.Admitted {
+		t.Errorf("%+v", v)
+	}
+	if v := ask(of(quota, "a", 1), of(gets, "a", 1)); !v.Admitted || v.Attempt != id || v.Taken[0].Remaining != 0 || v.Taken[1].Remaining != 0 {
+		t.Errorf("after a redirect: %+v", v)
+	}
+	if v := ask(of(quota, "b", 1)); !v.Admitted || v.Taken[0].Remaining != 0 {
+		t.Errorf("another client: %+v", v)
+	}
+	if v := m.ask(of(quota, "b", 1)); v.Admitted {
+		t.Errorf("another client has counted nothing: %+v", v)
+	}
+	if s := m.Stats(); s.Attempts != 1 || s.Lost != 0 {
+		t.Errorf("%+v", s)
+	}
+	if err := m.Settle(id, 0); err != nil {
+		t.Fatal(err)
+	}
+	if v := m.ask(of(posts, "a", 0), of(quota, "a", 0), of(gets, "a", 0), of(quota, "b", 0)); v.Taken[0].Remaining != 5 || v.Taken[1].Remaining != 1 || v.Taken[2].Remaining != 1 || v.Taken[3].Remaining != 1 {
+		t.Errorf("all is settled to 0: %+v", v)
+	}
+	if m.ask(of(gets, "c", 1)); ask(of(gets, "c", 1)).Admitted {
+		t.Error("a known attempt is admitted by a limit that it has not counted at")
+	}
+}
+
+// One id that is used for all requests takes no more memory than its last ones.
+func TestOneIDForAll(t *testing.T) {
+	m, rule := New(Config{Now: newClock().now, Attempts: 4 * shards}), perMinute(t, "quota", 1)
+	id := m.IDOf([]byte("one"))
+	log := m.attempts.log(id)
+	var v Verdict
+	for n := range 10 * maxParts {
+		m.TakeOnce(&v, id, []Want{of(rule, fmt.Sprint(n), 1)})
+		m.TakeOnce(&v, id, []Want{of(rule, fmt.Sprint(n), 1)})
+		if !v.Admitted || len(log.index) != 1 || len(log.ring[log.index[id]].parts) != n%maxParts+1 {
+			t.Fatalf("%d: %+v, %d ids", n, v, len(log.index))
+		}
+	}
+}
+
+// Few keys are kept as well as many, although some shards get more of them than others.
+func TestNoKeyIsForgottenBeforeThereAreTooMany(t *testing.T) {
+	for _, keys := range []int{1000, 10_000, 50_000} {
+		m, rule := New(Config{Keys: keys, Now: newClock().now}), perMinute(t, "quota", 1)
+		for n := range keys * 4 / 5 {
+			m.ask(of(rule, fmt.Sprint(n), 1))
+		}
+		if s := m.Stats(); s.Forgotten != 0 {
+			t.Errorf("of %d keys, with room for %d, %d are forgotten", keys*4/5, keys, s.Forgotten)
+		}
 	}
 }
 
