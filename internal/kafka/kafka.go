@@ -124,6 +124,7 @@ type Client struct {
 	kafka     *kafkago.Client
 	errorLog  *errorLog
 	login     sasl.Mechanism     // nil is none
+	room      chan []byte        // for long records
 	end       context.CancelFunc // of the transport's context
 	closed    atomic.Bool
 }
@@ -135,7 +136,7 @@ func Open(config Config) (*Client, error) {
 	}
 	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 
-	c := &Client{config: config, dialer: newDialer(config), errorLog: newErrorLog(config.Logger, config.Metrics)}
+	c := &Client{config: config, dialer: newDialer(config), errorLog: newErrorLog(config.Logger, config.Metrics), room: newRoom()}
 	if config.SASL != nil {
 		c.login = &login{config: *config.SASL, section: config.setting("sasl")}
 	}

@@ -20,6 +20,8 @@ type Reader struct {
 	// batch's size waste up to half of the transferred bytes. It also bounds the unpacked size of compressed records
 	// for a Fetch: the rest comes with the next.
 	MaxBytes int
+	// SharesRoom makes the Reader wait for room before it unpacks a record that is longer than MaxBytes: see MakeRoom.
+	SharesRoom bool
 
 	client    *Client
 	topic     string
@@ -38,6 +40,10 @@ type Reader struct {
 	complete bool       // a batch of it was complete
 	packed   *unpacking // the batch that is being unpacked, or nil
 	held     int        // bytes of compressed batches that this Fetch returns
+
+	needsRoom bool // the next record is long
+	hasRoom   bool
+	room      []byte // of the client; nil until it is needed
 }
 
 // NewReader reads a partition from an offset on. It starts nothing.
@@ -51,7 +57,8 @@ func (r *Reader) Next() int64 { return r.next }
 // SetNext makes the next Fetch begin at an offset.
 func (r *Reader) SetNext(offset int64) {
 	r.drop()
-	r.next = offset
+	r.GiveRoom()
+	r.next, r.needsRoom = offset, false
 }
 
 // Span returns the extent of the partition at the last answer; zero before the first.
@@ -137,6 +144,7 @@ func (r *Reader) maxBytes() int {
 // goes on, is a hole of the log cleaner with an unknown length.
 func (r *Reader) read(a *answer) error {
 	r.drop()
+	r.GiveRoom()
 	r.begin()
 	r.buffer = a.buffer
 	if !a.found {

@@ -159,6 +159,10 @@ func (r *Reader) readOne() error {
 	if length > mostRecord {
 		return r.passOver(int64(n), length)
 	}
+	if r.SharesRoom && !r.hasRoom && n+int(length) > r.limit() {
+		r.needsRoom = true
+		return errRoom
+	}
 	if err := r.need(n + int(length)); err != nil {
 		return err
 	}
@@ -185,7 +189,7 @@ func (r *Reader) need(count int) error {
 		if len(r.unpacked) == cap(r.unpacked) { // and none of it belongs to a wanted record
 			rest, memory := r.unpacked[r.consumed:], r.unpacked[:0]
 			if cap(memory) < count || cap(memory) < smallestBytes {
-				memory = make([]byte, 0, max(count, smallestBytes))
+				memory = r.memory(count)
 			}
 			r.unpacked, r.consumed = memory[:copy(memory[:len(rest)], rest)], 0
 		}

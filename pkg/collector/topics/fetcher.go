@@ -24,7 +24,7 @@ type fetcher struct {
 }
 
 func newFetcher(reader *kafka.Reader, now func() time.Time) *fetcher {
-	reader.MaxBytes = fetchBytes
+	reader.MaxBytes, reader.SharesRoom = fetchBytes, true
 	return &fetcher{reader: reader, now: now, want: make(chan struct{}, 1), more: make(chan struct{}, 1)}
 }
 

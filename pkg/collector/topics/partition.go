@@ -123,11 +123,15 @@ func (r *partitionReader) setBehind(behind bool) {
 func (r *partitionReader) readAll(ctx context.Context) error {
 	fetching, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
+	defer r.fetcher.reader.GiveRoom()
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { r.fetcher.run(fetching) })
 
 	for {
+		if err := r.makeRoom(ctx); err != nil {
+			return err
+		}
 		r.fetcher.want <- struct{}{}
 		if err := r.stream.Wait(ctx, r.fetcher.more); err != nil {
 			return err
@@ -140,6 +144,18 @@ func (r *partitionReader) readAll(ctx context.Context) error {
 		r.stream.SetLag(max(0, r.fetcher.reader.Span().End-position))
 		r.passed(position, r.stream.AtEnd())
 	}
+}
+
+// makeRoom waits until the partition may have a long record in memory, if the next one is long. Before, the stream
+// becomes ready to take it without waiting for other partitions: they may be waiting for this room.
+func (r *partitionReader) makeRoom(ctx context.Context) error {
+	if !r.fetcher.reader.NeedsRoom() {
+		return nil
+	}
+	if err := r.stream.Ready(ctx); err != nil {
+		return err
+	}
+	return r.fetcher.reader.MakeRoom(ctx)
 }
 
 // fetched handles the result of a fetch.
@@ -208,6 +224,7 @@ func (r *partitionReader) feed(ctx context.Context, records []topic.Record) erro
 	}
 
 	r.read.end()
+	r.fetcher.reader.GiveRoom()
 	next := r.fetcher.reader.Next()
 	if next > r.stream.Position() {
 		if err := r.stream.Skip(ctx, next); err != nil {
@@ -261,7 +278,11 @@ func (r *partitionReader) trimmed(ctx context.Context) error {
 func (r *readRecords) sample() []string {
 	var sample []string
 	for _, record := range r.records[r.at:min(len(r.records), r.at+sampleRecords)] {
-		if !record.Long {
+		switch {
+		case record.Long:
+		case len(record.Value) > fetchBytes: // a copy would need as much room again
+			sample = append(sample, request.Text(record.Value))
+		default:
 			sample = append(sample, string(record.Value))
 		}
 	}

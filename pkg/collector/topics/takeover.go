@@ -116,8 +116,14 @@ func find(ctx context.Context, client *kafka.Client, of topicPartition, was *rec
 		return false, false, nil
 	}
 	reader := client.NewReader(of.topic, of.number, was.Offset)
-	reader.MaxBytes = 1 // a batch comes whole
+	reader.MaxBytes, reader.SharesRoom = 1, true // a batch comes whole
+	defer reader.GiveRoom()
 	records, err := reader.Fetch(ctx)
+	for err == nil && reader.NeedsRoom() && len(records) == 0 {
+		if err = reader.MakeRoom(ctx); err == nil {
+			records, err = reader.Fetch(ctx)
+		}
+	}
 	if err != nil || len(records) == 0 || records[0].Offset != was.Offset {
 		return false, false, err
 	}
