@@ -105,7 +105,7 @@ func (r *RunningEnforcer) openFollower() (*follow.Follower, error) {
 	if c.Enforcer.Follow == followKafka {
 		return follow.NewFromLog(to, kafkalog.New(r.client, BlocklistTopic(c).Name)), nil
 	}
-	upstream, err := upstreamOf(&c.Enforcer)
+	upstream, err := r.process.upstreamOf(&c.Enforcer)
 	if err != nil {
 		return nil, err
 	}

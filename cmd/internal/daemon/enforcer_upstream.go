@@ -5,25 +5,67 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 
 	"weir/cmd/internal/config"
 	"weir/internal/regular"
 	"weir/pkg/blocklist/follow"
 )
 
-// upstreamOf returns the enforcer to follow. Its key and our certificate are read from their files each time.
-func upstreamOf(c *config.Enforcer) (follow.Upstream, error) {
-	secure, err := clientTLS(&c.FollowTLS)
+// upstreamOf returns the enforcer to follow. Its key, its roots and our certificate are read from their files again when
+// they change.
+func (p *Process) upstreamOf(c *config.Enforcer) (follow.Upstream, error) {
+	transport, err := p.transportTo(&c.FollowTLS)
 	if err != nil {
 		return follow.Upstream{}, fmt.Errorf("enforcer.follow_tls: %w", err)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = secure
 	upstream := follow.Upstream{URL: c.Follow, Client: &http.Client{Transport: transport}}
 	if c.FollowKeyFile != "" {
 		upstream.Key = func() (string, error) { return passwordIn(c.FollowKeyFile) }
 	}
 	return upstream, nil
+}
+
+// transport makes requests to servers. It is replaced when the file of their roots changes.
+type transport struct {
+	current atomic.Pointer[http.Transport]
+}
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.current.Load().RoundTrip(r)
+}
+
+// CloseIdleConnections is what http.Client calls by this name.
+func (t *transport) CloseIdleConnections() { t.current.Load().CloseIdleConnections() }
+
+// transportTo returns connections to servers. After a change of the roots, new requests use new connections. After an
+// error the roots before stay valid.
+func (p *Process) transportTo(c *config.ClientTLS) (*transport, error) {
+	made := &transport{}
+	load := func() error {
+		secure, err := clientTLS(c)
+		if err != nil {
+			return err
+		}
+		next := http.DefaultTransport.(*http.Transport).Clone()
+		next.TLSClientConfig = secure
+		if before := made.current.Swap(next); before != nil {
+			before.CloseIdleConnections()
+		}
+		return nil
+	}
+
+	before := ""
+	if c.CA != "" {
+		before = lookAt(c.CA)
+	}
+	if err := load(); err != nil {
+		return nil, err
+	}
+	if c.CA != "" {
+		p.files.add(before, load, c.CA)
+	}
+	return made, nil
 }
 
 // clientTLS makes the settings for our connections to servers.

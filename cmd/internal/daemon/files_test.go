@@ -6,9 +6,12 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +126,76 @@ func TestKeysThatArePutBackAreReadAgain(t *testing.T) {
 				t.Errorf("round %d, moved to %s: the key is known: %v, faulty: %v", round, filepath.Base(move.to), known, p.files.faulty.Load())
 			}
 		}
+	}
+}
+
+// A follower checks its upstream with changed roots, and shows a changed certificate. Roots that cannot be read change
+// nothing.
+func TestRootsForTheUpstreamAreReadAgain(t *testing.T) {
+	first, err := kafkatest.NewCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := kafkatest.NewCertificates(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	copied := func(from, name string) string {
+		data, err := os.ReadFile(from)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, name), data, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return filepath.Join(folder, name)
+	}
+	serve := func(c kafkatest.Certificates) string {
+		secure, err := loadServerTLS(config.ServerTLS{Cert: c.Client, Key: c.ClientKey, Clients: c.Authority})
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		server.TLS, server.Config.ErrorLog = secure, log.New(io.Discard, "", 0)
+		server.StartTLS()
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	before, after := serve(first), serve(second)
+
+	settings := config.Enforcer{Follow: before, FollowTLS: config.ClientTLS{
+		CA: copied(first.Authority, "ca.pem"), Cert: copied(first.Client, "c.pem"), Key: copied(first.ClientKey, "k.pem")}}
+	p := &Process{Logger: slog.New(slog.DiscardHandler), files: &rereads{}}
+	faults := telemetry.NewFaults(p.Logger)
+	upstream, err := p.upstreamOf(&settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reaches := func(url string) bool {
+		answer, err := upstream.Client.Get(url)
+		if err != nil {
+			return false
+		}
+		answer.Body.Close()
+		return true
+	}
+	if !reaches(before) || reaches(after) {
+		t.Fatal("at first the upstream of these roots is not reached, or another one is")
+	}
+
+	copied(os.DevNull, "ca.pem")
+	p.files.look(p.Logger, faults)
+	if !reaches(before) || !p.files.faulty.Load() {
+		t.Error("an empty file of roots cuts the follower off, or is no fault")
+	}
+
+	copied(second.Authority, "ca.pem")
+	copied(second.Client, "c.pem")
+	copied(second.ClientKey, "k.pem")
+	p.files.look(p.Logger, faults)
+	if reaches(before) || !reaches(after) || p.files.faulty.Load() {
+		t.Error("the changed roots are not used")
 	}
 }
 
