@@ -169,7 +169,7 @@ func (e *Enforcer) describe(header http.Header, r *ruling, t *attempt, now int64
 	}
 	taken, all := &t.verdict.Taken[decides], r.limits[t.rules[decides]].policies
 	seconds := ""
-	if taken.Again > now {
+	if taken.Again > now && taken.Again != window.Never {
 		seconds = strconv.FormatInt(secondsUntil(taken.Again, now), 10)
 	}
 	e.limitHeaders(header, all, &all[taken.Limit], taken.Remaining, seconds)
@@ -182,15 +182,15 @@ func (e *Enforcer) refuseTake(w http.ResponseWriter, status int, r *ruling, t *a
 	e.describe(w.Header(), r, t, now)
 	decides := t.verdict.Decides
 	taken := &t.verdict.Taken[decides]
-	seconds := strconv.FormatInt(secondsUntil(taken.Again, now), 10)
-	w.Header().Set("Retry-After", seconds)
+	detail := "The request costs more than its limit allows at all." // and waiting does not help
+	if taken.Again != window.Never {
+		seconds := strconv.FormatInt(secondsUntil(taken.Again, now), 10)
+		w.Header().Set("Retry-After", seconds)
+		detail = "The request is one too many; the next is admitted in " + seconds + " seconds."
+	}
 	if body != nil {
 		writeJSON(w, status, body)
 		return
-	}
-	detail := "The request is one too many; the next is admitted in " + seconds + " seconds."
-	if taken.Again == window.Never {
-		detail = "The request costs more than its limit allows at all."
 	}
 	writeAs(w, status, "application/problem+json", refusalBody{
 		problem:  problem{Type: quotaExceeded, Title: "Quota Exceeded", Status: status, Detail: detail},

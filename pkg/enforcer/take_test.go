@@ -268,6 +268,12 @@ func TestTakeAndSettle(t *testing.T) {
 		t.Errorf("more than the limit: %d %+v", status, got)
 	}
 
+	// A client that were sent away for a year would not send the requests that are admitted either.
+	tooMuch := r.ask(r.client, http.MethodPost, "/v1/take", `{"rule": "quota", "fields": {"user": "alice"}, "cost": 5}`, "X-Api-Key", "take")
+	if h := tooMuch.Header; tooMuch.status != 429 || h.Get("Retry-After") != "" || h.Get("X-RateLimit-Reset") != "" || h.Get("RateLimit") != `"quota 3/min";r=1` {
+		t.Errorf("more than the limit: %d %v", tooMuch.status, h)
+	}
+
 	for body, want := range map[string]int{
 		`{"attempt": "", "cost": 0}`: 404, `{"attempt": "` + strings.Repeat("0", 32) + `", "cost": 0}`: 404, `{"attempt": "x"}`: 400, `{"cost": 0}`: 404, ``: 400,
 		`{"attempt": "` + last.Attempt + `", "cost": -1}`: 400, `{"attempt": "` + last.Attempt + `", "cost": 1e30}`: 400, `{"id": "x", "cost": 1}`: 400,
