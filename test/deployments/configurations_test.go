@@ -120,6 +120,8 @@ func TestValuesOfTheChart(t *testing.T) {
 		set  string
 		want map[string]int // a text, and how often it is there
 	}{
+		// A collector with 16 partitions of zstd's level 20 takes 600 MB: as much as its unit allows.
+		{"collector.replicas=1", map[string]int{"memory: 1Gi": 2}},
 		{"mode=any", map[string]int{"scheme: HTTPS": 0, "scheme: HTTP}": 6, "port: 7431, targetPort": 1, "kind: Service\n": 3}},
 		{"config.enforcer.tls.cert=c,config.enforcer.tls.key=k", map[string]int{"scheme: HTTPS": 2, "scheme: HTTP}": 4}},
 		{"enforcer.service.type=LoadBalancer", map[string]int{"port: 7431, targetPort": 1, "name: weir-enforcer-admin": 1, "kind: Service\n": 4}},
