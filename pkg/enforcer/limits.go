@@ -115,6 +115,7 @@ func (e *Enforcer) take(r *ruling, t *attempt) {
 	for j, i := range t.rules {
 		l := &r.limits[i]
 		switch {
+		case t.wants[j].Known():
 		case t.verdict.Admitted && t.verdict.Taken[j].Admitted:
 			l.admitted.Inc()
 		case t.wants[j].Rule.Shadow && !t.verdict.Taken[j].Admitted:

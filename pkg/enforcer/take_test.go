@@ -132,6 +132,9 @@ func TestOneRequestIsAskedTwice(t *testing.T) {
 			t.Errorf("%d: %d %v", n, got.status, got.Header)
 		}
 	}
+	if n := testutil.ToFloat64(r.Enforcer.metrics.attempts.WithLabelValues("quota", "admitted")); n != 3 {
+		t.Errorf("3 requests are %v attempts", n)
+	}
 	if got := r.checks("203.0.113.8", "X-User", "alice", "X-Weir-Request", "3"); got.status != 429 {
 		t.Errorf("the fourth: %d", got.status)
 	}

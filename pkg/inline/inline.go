@@ -59,6 +59,9 @@ type Want struct {
 	known bool // counted before, by the same attempt
 }
 
+// Known reports whether TakeOnce found that the attempt had counted this before.
+func (w *Want) Known() bool { return w.known }
+
 // A Verdict is the answer to an attempt, and the memory for making it: one that is used again allocates nothing.
 type Verdict struct {
 	Admitted bool
