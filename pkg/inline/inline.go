@@ -188,7 +188,7 @@ func (m *Memory) lock(v *Verdict, wants []Want) {
 		start := len(v.names)
 		v.names = append(append(append(v.names, wants[i].Rule.Name...), 0), wants[i].Key...)
 		name := v.names[start:]
-		v.found[i] = found{name: name, shard: uint8(maphash.Bytes(m.seed, name)) & m.mask}
+		v.found[i] = found{name: name, shard: m.shardOf(name)}
 		v.locks = append(v.locks, v.found[i].shard)
 	}
 
@@ -200,6 +200,8 @@ func (m *Memory) lock(v *Verdict, wants []Want) {
 		m.shards[i].mu.Lock()
 	}
 }
+
+func (m *Memory) shardOf(name []byte) uint8 { return uint8(maphash.Bytes(m.seed, name)) & m.mask }
 
 func (m *Memory) unlock(v *Verdict) {
 	for _, i := range v.locks {
@@ -357,7 +359,7 @@ func (m *Memory) settle(id ID, prefix string, cost int64) error {
 // Peek calls look with the window of a key and the time that it is of, unless the key is unknown.
 func (m *Memory) Peek(rule *Rule, key []byte, look func(s *window.State, at int64)) (known bool) {
 	name := append(append([]byte(rule.Name), 0), key...)
-	s := &m.shards[uint8(maphash.Bytes(m.seed, name))]
+	s := &m.shards[m.shardOf(name)]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.keys[string(name)]

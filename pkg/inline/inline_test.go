@@ -498,3 +498,31 @@ func BenchmarkTakeManyKeys(b *testing.B) {
 		}
 	})
 }
+
+// Every key that is counted is found, however few shards there are.
+func TestPeekAndAll(t *testing.T) {
+	for _, keys := range []int{1, 5000, 1_000_000} {
+		m, rule := New(Config{Keys: keys, Now: newClock().now}), perMinute(t, "quota", 3)
+		n := min(keys, 100)
+		for i := range n {
+			m.ask(of(rule, fmt.Sprint(i), 1))
+		}
+		for i := range n {
+			if !m.Peek(rule, []byte(fmt.Sprint(i)), func(s *window.State, at int64) {
+				if got := rule.Policy.Count(s, 0, at); got != 1 {
+					t.Errorf("of %d keys, %d has %d", keys, i, got)
+				}
+			}) {
+				t.Errorf("of %d keys, %d is not found", keys, i)
+			}
+		}
+		if m.Peek(rule, []byte("none"), func(*window.State, int64) {}) {
+			t.Error("a key that was never asked for is found")
+		}
+		found := map[string]bool{}
+		m.All([]*Rule{rule}, func(_ *Rule, key string, _ *window.State, _ int64) { found[key] = true })
+		if len(found) != n {
+			t.Errorf("of %d keys, %d are found", n, len(found))
+		}
+	}
+}
