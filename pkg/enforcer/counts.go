@@ -59,11 +59,15 @@ func (e *Enforcer) countsOf(w http.ResponseWriter, r *http.Request) error {
 			answer.Limits = append(answer.Limits, one)
 		}
 	}
-	if e.inline.Peek(l.enforced, []byte(key), func(s *window.State, at int64) {
+	known, err := e.inline.Peek(r.Context(), l.enforced, []byte(key), func(s *window.State, at int64) {
 		count(s, at)
 		answer.Where, answer.At = "memory", time.UnixMilli(at).UTC()
 		answer.Newest = new(time.UnixMilli(s.Newest()).UTC())
-	}) {
+	})
+	if err != nil {
+		return problemf(http.StatusServiceUnavailable, "the counts of inline rules cannot be read: %s", err)
+	}
+	if known {
 		writeJSON(w, http.StatusOK, answer)
 		return nil
 	}

@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -107,15 +108,15 @@ func (e *Enforcer) limitsNow(r *ruling, i int, now int64) *inline.Rule {
 // take decides an attempt, and counts the answers.
 func (e *Enforcer) take(r *ruling, t *attempt) {
 	if t.request == "" {
-		e.inline.Take(&t.verdict, t.wants)
+		e.inline.Take(context.Background(), &t.verdict, t.wants)
 	} else {
 		// nginx asks again after an internal redirect, and then perhaps with another method.
-		e.inline.TakeOnce(&t.verdict, e.inline.IDOf([]byte(t.request)), t.wants)
+		e.inline.TakeOnce(context.Background(), &t.verdict, t.request, t.wants)
 	}
 	for j, i := range t.rules {
 		l := &r.limits[i]
 		switch {
-		case t.wants[j].Known():
+		case t.wants[j].Known:
 		case t.verdict.Admitted && t.verdict.Taken[j].Admitted:
 			l.admitted.Inc()
 		case t.wants[j].Rule.Shadow && !t.verdict.Taken[j].Admitted:

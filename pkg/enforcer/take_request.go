@@ -253,9 +253,9 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err != nil:
 	case asked.Rule == "":
-		err = e.inline.Settle(id, *asked.Cost)
+		err = e.inline.Settle(r.Context(), id, *asked.Cost)
 	default:
-		err = e.inline.SettleAt(asked.Rule, id, *asked.Cost)
+		err = e.inline.SettleAt(r.Context(), asked.Rule, id, *asked.Cost)
 	}
 	if errors.Is(err, inline.ErrNotCounted) {
 		return problemf(http.StatusNotFound, "the rule %q has counted nothing of the attempt %q, so there is nothing to settle", asked.Rule, asked.Attempt)

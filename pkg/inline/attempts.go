@@ -104,7 +104,7 @@ func (a *attempts) markKnown(id ID, wants []Want, now int64) (known bool) {
 	return a.settle(id, now, func(p *part) {
 		for i := range wants {
 			w := &wants[i]
-			w.known = w.known || p.entry.isOf(w.Rule.Name, w.Key)
+			w.Known = w.Known || p.entry.isOf(w.Rule.Name, w.Key)
 		}
 	}) == nil
 }

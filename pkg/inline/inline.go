@@ -1,46 +1,57 @@
 // Package inline decides attempts at the limits of rules while requests wait for the answer: an attempt that is one too
 // many is refused, and counts nothing.
 //
-// A Memory has the windows of all keys in this process. An attempt may be at several limits at once, each a Want: either
-// all admit it and all count it, or none does. What an attempt really cost is settled afterwards, by its ID.
+// An attempt may be at several limits at once, each a Want: either all admit it and all count it, or none does. What an
+// attempt really cost is settled afterwards, by its ID. A Store decides attempts; a Memory is one that has the windows of
+// all keys in this process. Package stored has one whose windows several processes share in a database, and inlinetest
+// has the tests for all of them.
 //
 // # What holds
 //
 // Of one key no more is admitted than its limits allow, however many goroutines ask (package window says what a limit
-// allows by each algorithm). Time is the clock of the Memory. A clock that is set back stands still until it has caught
+// allows by each algorithm). Time is the clock of the Store. A clock that is set back stands still until it has caught
 // up. When limits change, keys keep what they have counted.
 //
-// # Bounds
+// # Bounds of a Memory
 //
 // A Memory has at most Config.Keys keys. A new one takes the place of one that counts nothing any more, else of one that
 // was not asked for long: that key begins at zero, which Stats counts as Forgotten. An attempt can be settled for
 // Config.Settle, and fewer than Config.Attempts others later; Stats counts those that were given up earlier as Lost.
 //
-// Nothing here starts a goroutine or does I/O. An attempt allocates nothing but the growth of its keys' windows.
+// A Memory starts no goroutine, does no I/O and never fails. An attempt allocates nothing but the growth of its keys'
+// windows.
 package inline
 
 import (
-	"cmp"
-	"crypto/hmac"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"errors"
-	"hash/maphash"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"weir/pkg/window"
 )
 
-// A Config bounds a Memory.
-type Config struct {
-	Keys     int           // 1,000,000 unless given
-	Attempts int           // that can be settled; 200,000 unless given
-	Settle   time.Duration // how long an attempt can be settled; 10 minutes unless given
-	Now      func() time.Time
+// A Store decides attempts. Any number of goroutines may use it; a Verdict and its Wants belong to one call at a time.
+//
+// The context is the time that an answer may take: when it is over, or the Store fails, a call returns an error, and
+// nobody knows whether the attempt was counted. A refusal is no error. A Memory returns only ErrUnknown and ErrNotCounted.
+type Store interface {
+	// Take decides an attempt, and writes the answer to v.
+	Take(ctx context.Context, v *Verdict, wants []Want) error
+	// TakeOnce is Take for an attempt that is named by a text, and may be asked for again. While the attempt can be
+	// settled, limits at which it has counted admit it and do not count it again: their Wants are Known, and cost 0. It
+	// counts at other limits now. Clients may see the text, but cannot find the attempt's ID by it.
+	TakeOnce(ctx context.Context, v *Verdict, request string, wants []Want) error
+	// Settle sets what an attempt has cost, at all of its rules. It may be called again, also with another cost.
+	Settle(ctx context.Context, id ID, cost int64) error
+	// SettleAt is Settle at one rule: the attempt's cost at the others stays as it is.
+	SettleAt(ctx context.Context, rule string, id ID, cost int64) error
+	// Peek calls look with the window of a key and the time that it is of, unless the key is unknown.
+	Peek(ctx context.Context, rule *Rule, key []byte, look func(s *window.State, at int64)) (known bool, err error)
+	// Settleable is how long an attempt can be settled.
+	Settleable() time.Duration
+	// Stats are the sizes of the part of the Store that is in this process, and its losses so far.
+	Stats() Stats
 }
 
 // A Rule is the limits of one rule.
@@ -56,11 +67,8 @@ type Want struct {
 	Key  []byte
 	Cost int64 // 0 counts nothing
 
-	known bool // counted before, by the same attempt
+	Known bool // TakeOnce found that the attempt had counted this before
 }
-
-// Known reports whether TakeOnce found that the attempt had counted this before.
-func (w *Want) Known() bool { return w.known }
 
 // A Verdict is the answer to an attempt, and the memory for making it: one that is used again allocates nothing.
 type Verdict struct {
@@ -69,211 +77,21 @@ type Verdict struct {
 	Decides  int            // the Want that refuses, or else has the fewest hits left; -1 without any
 	Taken    []window.Taken // of each Want; of those that only others refused, as if nothing had been asked
 
-	id    ID
+	id    ID // the rest is the work space of a Memory
 	names []byte
 	found []found
 	locks []uint8
 }
 
-// found is the place of a Want.
-type found struct {
-	name  []byte // part of Verdict.names, or of one that was too short
-	shard uint8
-	entry *entry
-}
-
-const shards = 256
-
-// keysOfShard is what a shard has room for at least, if there are several.
-const keysOfShard = 1000
-
-// A Memory decides in this process.
-type Memory struct {
-	config   Config
-	seed     maphash.Seed
-	secret   [32]byte
-	shards   [shards]shard
-	mask     uint8 // of the shards that are used
-	attempts attempts
-}
-
-// A shard has the keys whose hash ends alike.
-type shard struct {
-	mu        sync.Mutex
-	keys      map[string]*entry // by the rule's name and the key
-	most      int
-	forgotten int64
-	_         [64]byte // shards are used by different processors
-}
-
-// An entry is the window of one key. Its shard's lock guards it.
-type entry struct {
-	name   string
-	state  window.State
-	policy *window.Policy // that the state was counted by
-	used   int64          // when it was asked for last
-}
-
-func (e *entry) isOf(rule string, key []byte) bool {
-	n := len(rule)
-	return len(e.name) == n+1+len(key) && e.name[:n] == rule && e.name[n+1:] == string(key)
-}
-
-// New makes an empty Memory.
-func New(c Config) *Memory {
-	c.Keys, c.Attempts = cmp.Or(c.Keys, 1_000_000), cmp.Or(c.Attempts, 200_000)
-	c.Settle = cmp.Or(c.Settle, 10*time.Minute)
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-
-	m := &Memory{config: c, seed: maphash.MakeSeed()}
-	_, _ = rand.Read(m.secret[:]) // never fails
-	// Keys are not spread evenly. In large shards that hardly matters: none is full long before Keys are reached.
-	used := 1
-	for used < shards && c.Keys/(2*used) >= keysOfShard {
-		used *= 2
-	}
-	m.mask = uint8(used - 1)
-	for i := range m.shards[:used] {
-		m.shards[i].keys = map[string]*entry{}
-		m.shards[i].most = max(1, c.Keys/used)
-	}
-	m.attempts.open(c.Attempts, c.Settle)
-	return m
-}
-
-// Take decides an attempt, and writes the answer to v.
-func (m *Memory) Take(v *Verdict, wants []Want) {
-	now := m.config.Now().UnixMilli()
-	m.takeAs(v, ID{}, wants, now)
-}
-
-// TakeOnce is Take for an attempt whose ID is known before, and may be asked for again. While the attempt can be settled,
-// limits at which it has counted admit it and do not count it again. It counts at other limits now.
-func (m *Memory) TakeOnce(v *Verdict, id ID, wants []Want) {
-	now := m.config.Now().UnixMilli()
-	known := m.attempts.markKnown(id, wants, now)
-	if m.takeAs(v, id, wants, now); known {
-		v.Attempt = id
-	}
-}
-
-// takeAs decides an attempt. Without an ID it gets one when it is counted: random bytes cost a quarter of a refusal.
-func (m *Memory) takeAs(v *Verdict, id ID, wants []Want, now int64) {
+// Begin makes a Verdict ready for the answers to some Wants. It is for those who write a Store.
+func (v *Verdict) Begin(wants []Want) {
 	v.Admitted, v.Attempt, v.Decides = true, ID{}, -1
-	v.Taken, v.found = slices.Grow(v.Taken[:0], len(wants))[:len(wants)], slices.Grow(v.found[:0], len(wants))[:len(wants)]
-	m.lock(v, wants)
-	for i := range wants {
-		m.take(v, i, &wants[i], now)
-	}
-	v.decide(wants)
-	counted := v.settleRefused(wants)
-	m.unlock(v)
-
-	if counted {
-		if id == (ID{}) {
-			v.id.makeNew(now)
-			id = v.id
-		}
-		v.Attempt = id
-		m.attempts.add(v, wants, now)
-	}
+	v.Taken = slices.Grow(v.Taken[:0], len(wants))[:len(wants)]
 }
 
-// lock locks the shards of all Wants, always in the same order.
-func (m *Memory) lock(v *Verdict, wants []Want) {
-	v.names, v.locks = v.names[:0], v.locks[:0]
-	for i := range wants {
-		start := len(v.names)
-		v.names = append(append(append(v.names, wants[i].Rule.Name...), 0), wants[i].Key...)
-		name := v.names[start:]
-		v.found[i] = found{name: name, shard: m.shardOf(name)}
-		v.locks = append(v.locks, v.found[i].shard)
-	}
-
-	if len(v.locks) > 1 {
-		slices.Sort(v.locks)
-		v.locks = slices.Compact(v.locks)
-	}
-	for _, i := range v.locks {
-		m.shards[i].mu.Lock()
-	}
-}
-
-func (m *Memory) shardOf(name []byte) uint8 { return uint8(maphash.Bytes(m.seed, name)) & m.mask }
-
-func (m *Memory) unlock(v *Verdict) {
-	for _, i := range v.locks {
-		m.shards[i].mu.Unlock()
-	}
-}
-
-func (m *Memory) take(v *Verdict, i int, w *Want, now int64) {
-	f := &v.found[i]
-	f.entry = m.shards[f.shard].entry(f.name, w.Rule.Policy, now)
-	if w.known {
-		w.Cost = 0
-	}
-	v.Taken[i] = w.Rule.Policy.Take(&f.entry.state, now, w.Cost)
-	// A limit refuses even nothing while an attempt is settled to more than it admits.
-	v.Taken[i].Admitted = v.Taken[i].Admitted || w.known
-}
-
-// entry finds the entry of a key, or makes it.
-func (s *shard) entry(name []byte, policy *window.Policy, now int64) *entry {
-	e := s.keys[string(name)]
-	switch {
-	case e == nil:
-		e = &entry{name: string(name), policy: policy}
-		s.add(e, now)
-	case e.policy != policy:
-		e.convert(policy)
-	}
-	e.used = now
-	return e
-}
-
-func (s *shard) add(e *entry, now int64) {
-	s.makeRoom(now)
-	s.keys[e.name] = e
-}
-
-// convert has an entry go on under other limits.
-func (e *entry) convert(to *window.Policy) {
-	var state window.State
-	if err := to.Read(e.policy.Append(nil, &e.state), &state); err != nil {
-		state = window.State{} // these bytes were written a moment ago
-	}
-	e.state, e.policy = state, to
-}
-
-// sample is how many keys are looked at when a new one comes.
-const sample = 8
-
-// makeRoom removes keys of a sample that count nothing any more: more than one for each new key, while most are such
-// keys. If there is no other room, the key of the sample goes that was not asked for longest.
-func (s *shard) makeRoom(now int64) {
-	var oldest string
-	seen, used := 0, window.Never
-	for key, e := range s.keys {
-		if e.policy.Clear(&e.state) <= now {
-			delete(s.keys, key)
-		} else if e.used < used {
-			oldest, used = key, e.used
-		}
-		if seen++; seen == sample {
-			break
-		}
-	}
-	if len(s.keys) >= s.most {
-		delete(s.keys, oldest)
-		s.forgotten++
-	}
-}
-
-// decide finds whether all that enforce admit the attempt, and the Want that the answer is about.
-func (v *Verdict) decide(wants []Want) {
+// Decide finds by Taken whether all that enforce admit the attempt, and the Want that the answer is about. It is for
+// those who write a Store.
+func (v *Verdict) Decide(wants []Want) {
 	for i := range wants {
 		v.Admitted = v.Admitted && (v.Taken[i].Admitted || wants[i].Rule.Shadow)
 		if v.Decides < 0 || v.before(wants, i, v.Decides) {
@@ -297,154 +115,15 @@ func (v *Verdict) before(wants []Want, i, j int) bool {
 	return one.Again > other.Again
 }
 
-// settleRefused takes back what was counted of an attempt that is refused, and reports whether anything stays.
-func (v *Verdict) settleRefused(wants []Want) (counted bool) {
-	for i := range wants {
-		t, cost := &v.Taken[i], wants[i].Cost
-		switch {
-		case !t.Admitted || cost < 1:
-		case v.Admitted:
-			counted = true
-		default:
-			e := v.found[i].entry
-			e.policy.Settle(&e.state, t.At, t.At, cost, 0)
-			t.Remaining, t.Again = t.Remaining+cost, t.At
-		}
-	}
-	return counted
-}
-
 // ErrUnknown reports an attempt that cannot be settled: it is too old, was refused, or was decided elsewhere.
 var ErrUnknown = errors.New("no such attempt")
 
 // ErrNotCounted reports that a rule has counted nothing of an attempt, so that there is nothing to settle.
 var ErrNotCounted = errors.New("the rule has counted nothing of the attempt")
 
-// Settle sets what an attempt has cost, at all of its rules. It may be called again, also with another cost.
-func (m *Memory) Settle(id ID, cost int64) error { return m.settle(id, "", cost) }
-
-// SettleAt is Settle at one rule: the attempt's cost at the others stays as it is.
-func (m *Memory) SettleAt(rule string, id ID, cost int64) error {
-	return m.settle(id, rule+"\x00", cost)
-}
-
-func (m *Memory) settle(id ID, prefix string, cost int64) error {
-	now, settled := m.config.Now().UnixMilli(), false
-	err := m.attempts.settle(id, now, func(p *part) {
-		if !strings.HasPrefix(p.entry.name, prefix) {
-			return
-		}
-		settled = true
-		s := &m.shards[p.shard]
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		// The key may have been removed since, and made again. Then the attempt's cost is gone with it, but not the
-		// cost that is added now.
-		if e := s.keys[p.entry.name]; e != p.entry && cost > p.cost {
-			if e == nil {
-				e = p.entry
-				s.add(e, now)
-			}
-			p.entry = e
-		}
-		p.entry.policy.Settle(&p.entry.state, now, p.at, p.cost, cost)
-		p.cost = cost
-	})
-	if err == nil && !settled {
-		return ErrNotCounted
-	}
-	return err
-}
-
-// Peek calls look with the window of a key and the time that it is of, unless the key is unknown.
-func (m *Memory) Peek(rule *Rule, key []byte, look func(s *window.State, at int64)) (known bool) {
-	name := append(append([]byte(rule.Name), 0), key...)
-	s := &m.shards[m.shardOf(name)]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.keys[string(name)]
-	if e == nil {
-		return false
-	}
-	if e.policy != rule.Policy {
-		e.convert(rule.Policy)
-	}
-	look(&e.state, max(m.config.Now().UnixMilli(), e.state.Newest()))
-	return true
-}
-
-// All calls look with the windows of all keys of some rules, a shard at a time.
-func (m *Memory) All(rules []*Rule, look func(rule *Rule, key string, s *window.State, at int64)) {
-	for i := range m.shards {
-		m.shards[i].all(rules, m.config.Now().UnixMilli(), look)
-	}
-}
-
-func (s *shard) all(rules []*Rule, now int64, look func(rule *Rule, key string, s *window.State, at int64)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for name, e := range s.keys {
-		of, key, _ := strings.Cut(name, "\x00")
-		for _, rule := range rules {
-			if rule.Name == of && rule.Policy == e.policy { // a key of other limits is not asked for since they changed
-				look(rule, key, &e.state, max(now, e.state.Newest()))
-			}
-		}
-	}
-}
-
-// Settleable is how long an attempt can be settled.
-func (m *Memory) Settleable() time.Duration { return m.config.Settle }
-
 // Stats are the sizes of a Memory, and its losses so far. Keys that count nothing any more and attempts that are too old
 // to be settled are among the sizes until others take their place.
 type Stats struct {
 	Keys, Attempts  int
 	Forgotten, Lost int64
-}
-
-// Stats counts.
-func (m *Memory) Stats() (s Stats) {
-	for i := range m.shards {
-		shard := &m.shards[i]
-		shard.mu.Lock()
-		s.Keys += len(shard.keys)
-		s.Forgotten += shard.forgotten
-		shard.mu.Unlock()
-	}
-	s.Attempts, s.Lost = m.attempts.stats()
-	return s
-}
-
-// An ID names an attempt: 48 bits of time and 80 random ones, unless it is that of a request.
-type ID [16]byte
-
-// makeNew is a method so that the ID is where it belongs from the start, and allocates nothing in any build.
-func (id *ID) makeNew(now int64) {
-	_, _ = rand.Read(id[6:]) // never fails
-	for i := range 6 {
-		id[i] = byte(now >> (40 - 8*i))
-	}
-}
-
-// IDOf makes an ID of a text that names a request. Clients may see that text, but cannot find the ID by it.
-func (m *Memory) IDOf(text []byte) (id ID) {
-	hash := hmac.New(sha256.New, m.secret[:])
-	hash.Write(text)
-	copy(id[:], hash.Sum(nil))
-	return id
-}
-
-// String is the ID as users see it.
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
-
-// ParseID reads an ID.
-func ParseID(text string) (id ID, err error) {
-	if len(text) != hex.EncodedLen(len(id)) {
-		return id, ErrUnknown
-	}
-	if _, err := hex.Decode(id[:], []byte(text)); err != nil {
-		return id, ErrUnknown
-	}
-	return id, nil
 }

@@ -1,6 +1,7 @@
 package inline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 
 	"weir/pkg/window"
 )
+
+var ctx = context.Background()
 
 func newPolicy(t testing.TB, algorithm window.Algorithm, limits ...window.Limit) *window.Policy {
 	t.Helper()
@@ -35,7 +38,7 @@ func newClock() *clock { return &clock{time.UnixMilli(1_700_000_000_000)} }
 
 func (m *Memory) ask(wants ...Want) Verdict {
 	var v Verdict
-	m.Take(&v, wants)
+	m.Take(ctx, &v, wants)
 	return v
 }
 
@@ -106,16 +109,16 @@ func TestSettle(t *testing.T) {
 	c := newClock()
 	m, rule := New(Config{Now: c.now}), perMinute(t, "tokens", 1000)
 	v := m.ask(of(rule, "a", 800))
-	if err := m.Settle(v.Attempt, 100); err != nil {
+	if err := m.Settle(ctx, v.Attempt, 100); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Settle(v.Attempt, 300); err != nil { // more came
+	if err := m.Settle(ctx, v.Attempt, 300); err != nil { // more came
 		t.Fatal(err)
 	}
 	if got := m.ask(of(rule, "a", 0)); got.Taken[0].Remaining != 700 {
 		t.Errorf("300 of 1000 are settled, and %d remain", got.Taken[0].Remaining)
 	}
-	if err := m.Settle(v.Attempt, 5000); err != nil {
+	if err := m.Settle(ctx, v.Attempt, 5000); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.ask(of(rule, "a", 1)); got.Admitted {
@@ -133,11 +136,11 @@ func TestSettle(t *testing.T) {
 	}
 	other := v.Attempt
 	other[7]++
-	if err := m.Settle(other, 0); !errors.Is(err, ErrUnknown) {
+	if err := m.Settle(ctx, other, 0); !errors.Is(err, ErrUnknown) {
 		t.Errorf("an unknown attempt: %v", err)
 	}
 	c.at = c.at.Add(10 * time.Minute)
-	if err := m.Settle(v.Attempt, 0); !errors.Is(err, ErrUnknown) {
+	if err := m.Settle(ctx, v.Attempt, 0); !errors.Is(err, ErrUnknown) {
 		t.Errorf("after ten minutes: %v", err)
 	}
 }
@@ -147,18 +150,18 @@ func TestSettleAtOneRule(t *testing.T) {
 	m := New(Config{Now: newClock().now})
 	quota, tokens := perMinute(t, "quota", 10), perMinute(t, "tokens", 1000)
 	v := m.ask(of(quota, "a", 1), of(tokens, "a", 800))
-	if err := m.SettleAt("tokens", v.Attempt, 300); err != nil {
+	if err := m.SettleAt(ctx, "tokens", v.Attempt, 300); err != nil {
 		t.Fatal(err)
 	}
 	if got := m.ask(of(quota, "a", 0), of(tokens, "a", 0)); got.Taken[0].Remaining != 9 || got.Taken[1].Remaining != 700 {
 		t.Errorf("1 and 300 are settled: %+v", got)
 	}
 	for _, rule := range []string{"token", "tokens2", ""} {
-		if err := m.SettleAt(rule, v.Attempt, 0); !errors.Is(err, ErrNotCounted) {
+		if err := m.SettleAt(ctx, rule, v.Attempt, 0); !errors.Is(err, ErrNotCounted) {
 			t.Errorf("%q: %v", rule, err)
 		}
 	}
-	if err := m.SettleAt("tokens", ID{1}, 0); !errors.Is(err, ErrUnknown) {
+	if err := m.SettleAt(ctx, "tokens", ID{1}, 0); !errors.Is(err, ErrUnknown) {
 		t.Error(err)
 	}
 }
@@ -167,9 +170,9 @@ func TestSettleAtOneRule(t *testing.T) {
 func TestTakeOnceOfMore(t *testing.T) {
 	m := New(Config{Now: newClock().now})
 	posts, quota, gets := perMinute(t, "posts", 5), perMinute(t, "quota", 1), perMinute(t, "gets", 1)
-	id := m.IDOf([]byte("one"))
+	id := m.IDOf("one")
 	ask := func(wants ...Want) (v Verdict) {
-		m.TakeOnce(&v, id, wants)
+		m.TakeOnce(ctx, &v, "one", wants)
 		return v
 	}
 	if v := ask(of(posts, "a", 1), of(quota, "a", 1)); !v.Admitted {
@@ -187,7 +190,7 @@ func TestTakeOnceOfMore(t *testing.T) {
 	if s := m.Stats(); s.Attempts != 1 || s.Lost != 0 {
 		t.Errorf("%+v", s)
 	}
-	if err := m.Settle(id, 0); err != nil {
+	if err := m.Settle(ctx, id, 0); err != nil {
 		t.Fatal(err)
 	}
 	if v := m.ask(of(posts, "a", 0), of(quota, "a", 0), of(gets, "a", 0), of(quota, "b", 0)); v.Taken[0].Remaining != 5 || v.Taken[1].Remaining != 1 || v.Taken[2].Remaining != 1 || v.Taken[3].Remaining != 1 {
@@ -201,12 +204,12 @@ func TestTakeOnceOfMore(t *testing.T) {
 // One id that is used for all requests takes no more memory than its last ones.
 func TestOneIDForAll(t *testing.T) {
 	m, rule := New(Config{Now: newClock().now, Attempts: 4 * shards}), perMinute(t, "quota", 1)
-	id := m.IDOf([]byte("one"))
+	id := m.IDOf("one")
 	log := m.attempts.log(id)
 	var v Verdict
 	for n := range 10 * maxParts {
-		m.TakeOnce(&v, id, []Want{of(rule, fmt.Sprint(n), 1)})
-		m.TakeOnce(&v, id, []Want{of(rule, fmt.Sprint(n), 1)})
+		m.TakeOnce(ctx, &v, "one", []Want{of(rule, fmt.Sprint(n), 1)})
+		m.TakeOnce(ctx, &v, "one", []Want{of(rule, fmt.Sprint(n), 1)})
 		if !v.Admitted || len(log.index) != 1 || len(log.ring[log.index[id]].parts) != n%maxParts+1 {
 			t.Fatalf("%d: %+v, %d ids", n, v, len(log.index))
 		}
@@ -230,16 +233,16 @@ func TestNoKeyIsForgottenBeforeThereAreTooMany(t *testing.T) {
 func TestTakeOnceAfterItWasSettledToMore(t *testing.T) {
 	m, rule := New(Config{Now: newClock().now}), perMinute(t, "tokens", 10)
 	var v Verdict
-	id := m.IDOf([]byte("one"))
-	if id == New(Config{}).IDOf([]byte("one")) {
+	id := m.IDOf("one")
+	if id == New(Config{}).IDOf("one") {
 		t.Error("another Memory has the same id: it can be found by the name of the request")
 	}
 	for range 2 {
-		m.TakeOnce(&v, id, []Want{of(rule, "a", 1)})
+		m.TakeOnce(ctx, &v, "one", []Want{of(rule, "a", 1)})
 		if !v.Admitted || !v.Taken[0].Admitted {
 			t.Errorf("%+v", v)
 		}
-		if err := m.Settle(id, 100); err != nil {
+		if err := m.Settle(ctx, id, 100); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -251,11 +254,11 @@ func TestTakeOnce(t *testing.T) {
 	m, rule := New(Config{Now: c.now, Settle: time.Minute}), perMinute(t, "quota", 2)
 	ask := func(request string) Verdict {
 		var v Verdict
-		m.TakeOnce(&v, m.IDOf([]byte(request)), []Want{of(rule, "a", 1)})
+		m.TakeOnce(ctx, &v, request, []Want{of(rule, "a", 1)})
 		return v
 	}
 	for n, request := range []string{"one", "one", "two", "one", "two"} {
-		if v := ask(request); !v.Admitted || v.Attempt != m.IDOf([]byte(request)) || v.Decides != 0 {
+		if v := ask(request); !v.Admitted || v.Attempt != m.IDOf(request) || v.Decides != 0 {
 			t.Errorf("%d: %+v", n, v)
 		}
 	}
@@ -264,7 +267,7 @@ func TestTakeOnce(t *testing.T) {
 			t.Errorf("a third: %+v", v)
 		}
 	}
-	if err := m.Settle(m.IDOf([]byte("one")), 0); err != nil {
+	if err := m.Settle(ctx, m.IDOf("one"), 0); err != nil {
 		t.Error(err)
 	}
 	if v := ask("three"); !v.Admitted {
@@ -290,7 +293,7 @@ func TestSettleAfterTheKeyWasRemoved(t *testing.T) {
 		if asked {
 			m.ask(of(rule, "a", 0)) // it is made again
 		}
-		if err := m.Settle(v.Attempt, 2001); err != nil {
+		if err := m.Settle(ctx, v.Attempt, 2001); err != nil {
 			t.Fatal(err)
 		}
 		if got := m.ask(of(rule, "a", 1)); got.Admitted || got.Taken[0].Again != c.at.UnixMilli()+60_060 {
@@ -317,7 +320,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 	later := map[byte]int{} // by the part of the id that says where an attempt is kept
 	for _, id := range slices.Backward(ids) {
 		last := id[len(id)-1]
-		if known := m.Settle(id, 0) == nil; known != (later[last] < 4) {
+		if known := m.Settle(ctx, id, 0) == nil; known != (later[last] < 4) {
 			t.Errorf("with %d attempts behind it, one is known: %v", later[last], known)
 		}
 		later[last]++
@@ -384,12 +387,12 @@ func TestManyCallers(t *testing.T) {
 				for range 1 + r.IntN(3) {
 					wants = append(wants, of(rules[r.IntN(len(rules))], keys[r.IntN(len(keys))], 1+r.Int64N(2)))
 				}
-				m.Take(&v, wants)
+				m.Take(ctx, &v, wants)
 				if !v.Admitted {
 					continue
 				}
 				if r.IntN(8) == 0 {
-					if err := m.Settle(v.Attempt, 0); err != nil {
+					if err := m.Settle(ctx, v.Attempt, 0); err != nil {
 						t.Error(err)
 					}
 					continue
@@ -451,9 +454,9 @@ func TestTakeAllocatesNothing(t *testing.T) {
 	wants := []Want{of(rule, "alice", 1), of(perMinute(t, "other", 1000), "alice", 1)}
 	var v Verdict
 	for range 20 * shards {
-		m.Take(&v, wants)
+		m.Take(ctx, &v, wants)
 	}
-	if n := testing.AllocsPerRun(1000, func() { m.Take(&v, wants) }); n > 0 {
+	if n := testing.AllocsPerRun(1000, func() { m.Take(ctx, &v, wants) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -477,7 +480,7 @@ func BenchmarkTake(b *testing.B) {
 	var v Verdict
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Take(&v, wants)
+		m.Take(ctx, &v, wants)
 	}
 }
 
@@ -494,7 +497,7 @@ func BenchmarkTakeManyKeys(b *testing.B) {
 		wants := []Want{{Rule: rule, Cost: 1}}
 		for pb.Next() {
 			wants[0].Key = keys[rand.IntN(len(keys))]
-			m.Take(&v, wants)
+			m.Take(ctx, &v, wants)
 		}
 	})
 }
@@ -508,15 +511,15 @@ func TestPeekAndAll(t *testing.T) {
 			m.ask(of(rule, fmt.Sprint(i), 1))
 		}
 		for i := range n {
-			if !m.Peek(rule, []byte(fmt.Sprint(i)), func(s *window.State, at int64) {
+			if known, _ := m.Peek(ctx, rule, []byte(fmt.Sprint(i)), func(s *window.State, at int64) {
 				if got := rule.Policy.Count(s, 0, at); got != 1 {
 					t.Errorf("of %d keys, %d has %d", keys, i, got)
 				}
-			}) {
+			}); !known {
 				t.Errorf("of %d keys, %d is not found", keys, i)
 			}
 		}
-		if m.Peek(rule, []byte("none"), func(*window.State, int64) {}) {
+		if known, _ := m.Peek(ctx, rule, []byte("none"), func(*window.State, int64) {}); known {
 			t.Error("a key that was never asked for is found")
 		}
 		found := map[string]bool{}

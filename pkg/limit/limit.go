@@ -15,6 +15,7 @@
 package limit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -108,7 +109,7 @@ func (l *Limiter) Take(key string, cost int64) Verdict {
 	m := l.spare.Get().(*memoryOf)
 	defer l.spare.Put(m)
 	m.wants[0] = inline.Want{Rule: l.rule, Key: append(m.wants[0].Key[:0], key...), Cost: cost}
-	l.memory.Take(&m.verdict, m.wants[:])
+	_ = l.memory.Take(context.Background(), &m.verdict, m.wants[:]) // never fails
 	taken := &m.verdict.Taken[0]
 	v := Verdict{Admitted: taken.Admitted, Limit: l.limits[taken.Limit], Remaining: taken.Remaining}
 	if taken.Again != window.Never {
@@ -127,7 +128,7 @@ var ErrUnknown = errors.New("no such attempt")
 func (l *Limiter) Settle(attempt string, cost int64) error {
 	id, err := inline.ParseID(attempt)
 	if err == nil {
-		err = l.memory.Settle(id, cost)
+		err = l.memory.Settle(context.Background(), id, cost)
 	}
 	if err != nil {
 		return fmt.Errorf("settling %q: %w", attempt, ErrUnknown)

@@ -68,7 +68,7 @@ func takeMemory(tb testing.TB, keys []string) func() taker {
 		wants := []inline.Want{{Rule: rule, Cost: 1}}
 		return func(key int) {
 			wants[0].Key = texts[key]
-			m.Take(&v, wants)
+			m.Take(tb.Context(), &v, wants)
 		}
 	}
 }
