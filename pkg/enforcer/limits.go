@@ -107,11 +107,12 @@ func (e *Enforcer) limitsNow(r *ruling, i int, now int64) *inline.Rule {
 
 // take decides an attempt, and counts the answers.
 func (e *Enforcer) take(r *ruling, t *attempt) {
+	// A Memory never fails.
 	if t.request == "" {
-		e.inline.Take(context.Background(), &t.verdict, t.wants)
+		_ = e.inline.Take(context.Background(), &t.verdict, t.wants)
 	} else {
 		// nginx asks again after an internal redirect, and then perhaps with another method.
-		e.inline.TakeOnce(context.Background(), &t.verdict, t.request, t.wants)
+		_ = e.inline.TakeOnce(context.Background(), &t.verdict, t.request, t.wants)
 	}
 	for j, i := range t.rules {
 		l := &r.limits[i]

@@ -34,7 +34,8 @@ import (
 // A Store decides attempts. Any number of goroutines may use it; a Verdict and its Wants belong to one call at a time.
 //
 // The context is the time that an answer may take: when it is over, or the Store fails, a call returns an error, and
-// the caller cannot know whether the attempt was counted. A refusal is no error. A Memory returns only ErrUnknown and ErrNotCounted.
+// the caller cannot know whether the attempt was counted. A refusal is no error. A Memory returns only ErrUnknown and
+// ErrNotCounted.
 type Store interface {
 	// Take decides an attempt, and writes the answer to v.
 	Take(ctx context.Context, v *Verdict, wants []Want) error
