@@ -16,7 +16,7 @@
 // there within 10 s, bodies of 64 KiB, 4,096 followers, 10,000 orders that wait for Kafka, 1,000 entries in an answer
 // of find. A follower that does not keep up gets a snapshot, and delays no other.
 //
-// Open starts nothing; Run starts a goroutine for each connection and four more, and waits for all of them. Any number
+// Open starts nothing; Run starts a goroutine for each connection and five more, and waits for all of them. Any number
 // of goroutines may call an Enforcer. It does not keep the list up to date: package follow does, from Kafka or from
 // another enforcer. The packages below it serve edges that send no checks: crowdsec, plain, nftables, haproxy.
 package enforcer
@@ -77,6 +77,8 @@ type Config struct {
 
 	// Inline bounds the memory for inline rules.
 	Inline inline.Config
+	// History takes the attempts at inline rules; nil is none.
+	History *History
 
 	// Refused is called for each refusal, with the entry and the client. It must not wait. It may be nil.
 	Refused func(entry *blocklist.Entry, client netip.Addr)
@@ -92,6 +94,7 @@ type Enforcer struct {
 	plain    *dialect // of checkPath itself
 	ruling   atomic.Pointer[ruling]
 	inline   *inline.Memory
+	history  *history // nil when attempts are not kept
 	metrics  *metrics
 	faults   *telemetry.Faults
 	mux      *http.ServeMux
@@ -129,6 +132,7 @@ func Open(c Config) (*Enforcer, error) {
 		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing), turns: newTurns(),
 	}
 
+	e.history = newHistory(&c, e.faults)
 	if err := e.Rule(c.Ruling); err != nil {
 		return nil, err
 	}
@@ -210,6 +214,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 		}
 	})
 
+	running.Go(func() { e.history.run(sending) })
 	running.Go(func() {
 		if e.outbox != nil {
 			e.orderAgain(ctx)

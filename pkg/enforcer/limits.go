@@ -61,11 +61,12 @@ type attempt struct {
 	rules   []int // their indexes
 	keys    []byte
 	request string // the request's id; empty where it is not known
+	about   about  // for the history
 	verdict inline.Verdict
 }
 
 func (t *attempt) reset() {
-	t.wants, t.rules, t.keys, t.request = t.wants[:0], t.rules[:0], t.keys[:0], ""
+	t.wants, t.rules, t.keys, t.request, t.about = t.wants[:0], t.rules[:0], t.keys[:0], "", about{}
 }
 
 // add adds what a request wants from a rule, once for each key.
@@ -93,6 +94,7 @@ func (e *Enforcer) want(a *asking, said *blocklist.Answer, now int64) {
 	}
 	for _, hit := range a.judge.Inline(&a.request) {
 		a.attempt.add(hit.Rule, e.limitsNow(a.ruling, hit.Rule, now), hit.Key, hit.Cost)
+		a.attempt.about.add(&a.request)
 	}
 }
 
@@ -113,6 +115,9 @@ func (e *Enforcer) take(r *ruling, t *attempt) {
 	} else {
 		// nginx asks again after an internal redirect, and then perhaps with another method.
 		_ = e.inline.TakeOnce(context.Background(), &t.verdict, t.request, t.wants)
+	}
+	if e.history != nil {
+		e.history.attempted(r, t, e.config.Now().UnixMilli())
 	}
 	for j, i := range t.rules {
 		l := &r.limits[i]

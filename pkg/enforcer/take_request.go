@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -116,6 +117,7 @@ func (e *Enforcer) wantOne(a *asking, one *oneTake, now int64) (wanted bool, err
 	case rule.Counted:
 		// Two of one key are two attempts, unlike those of two readings of one check.
 		a.attempt.addAlways(i, e.limitsNow(a.ruling, i, now), hit.Key, hit.Cost)
+		a.attempt.about.add(&a.request)
 		return true, nil
 	case rule.NoKey:
 		return false, problemf(http.StatusBadRequest, "the rule %s needs these fields: %s", one.Rule, strings.Join(a.ruling.Rules.Rules[i].Key.Words(), ", "))
@@ -250,12 +252,9 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	id, err := inline.ParseID(asked.Attempt)
-	switch {
-	case err != nil:
-	case asked.Rule == "":
-		err = e.inline.Settle(r.Context(), id, *asked.Cost)
-	default:
-		err = e.inline.SettleAt(r.Context(), asked.Rule, id, *asked.Cost)
+	var when inline.Moment
+	if err == nil {
+		when, err = e.settle(r.Context(), asked.Rule, id, *asked.Cost)
 	}
 	if errors.Is(err, inline.ErrNotCounted) {
 		return problemf(http.StatusNotFound, "the rule %q has counted nothing of the attempt %q, so there is nothing to settle", asked.Rule, asked.Attempt)
@@ -265,6 +264,21 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 		return problemf(http.StatusNotFound, "the attempt %q cannot be settled: it is older than %s, it was refused, or this enforcer did not decide it since it started", asked.Attempt, e.inline.Settleable())
 	}
 	e.metrics.settled.Inc()
+	e.history.settled(id, asked.Rule, *asked.Cost, when)
 	writeJSON(w, http.StatusOK, asked)
 	return nil
+}
+
+// settle settles an attempt at one rule, or at all without one. It returns when, if the store states it.
+func (e *Enforcer) settle(ctx context.Context, rule string, id inline.ID, cost int64) (inline.Moment, error) {
+	at := inline.Moment{At: e.config.Now().UnixMilli()}
+	switch orderly, ok := any(e.inline).(interface {
+		SettleWhen(rule string, id inline.ID, cost int64) (inline.Moment, error)
+	}); {
+	case ok:
+		return orderly.SettleWhen(rule, id, cost)
+	case rule == "":
+		return at, e.inline.Settle(ctx, id, cost)
+	}
+	return at, e.inline.SettleAt(ctx, rule, id, cost)
 }

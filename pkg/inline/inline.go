@@ -71,8 +71,17 @@ type Want struct {
 	Known bool // TakeOnce found that the attempt had counted this before
 }
 
+// A Moment is when a Store decided or settled: by its clock in Unix milliseconds, and by the place among all that it has
+// decided and settled. The decisions about one key are in the order of their places. Both are 0 where a Store does not
+// state them.
+type Moment struct {
+	At    int64
+	Order uint64 // from 1 on
+}
+
 // A Verdict is the answer to an attempt, and the memory for making it: one that is used again allocates nothing.
 type Verdict struct {
+	Moment
 	Admitted bool
 	Attempt  ID             // to settle it by; zero where nothing was counted
 	Decides  int            // the Want that refuses, or else has the fewest hits left; -1 without any
@@ -86,7 +95,7 @@ type Verdict struct {
 
 // Begin makes a Verdict ready for the answers to some Wants. It is for those who write a Store.
 func (v *Verdict) Begin(wants []Want) {
-	v.Admitted, v.Attempt, v.Decides = true, ID{}, -1
+	v.Moment, v.Admitted, v.Attempt, v.Decides = Moment{}, true, ID{}, -1
 	v.Taken = slices.Grow(v.Taken[:0], len(wants))[:len(wants)]
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/pkg/window"
@@ -42,6 +43,7 @@ type Memory struct {
 	secret   [32]byte
 	shards   [shards]shard
 	mask     uint8 // of the shards that are used
+	order    atomic.Uint64
 	attempts attempts
 }
 
@@ -114,6 +116,7 @@ func (m *Memory) takeAs(v *Verdict, id ID, wants []Want, now int64) {
 	v.Begin(wants)
 	v.found = slices.Grow(v.found[:0], len(wants))[:len(wants)]
 	m.lock(v, wants)
+	v.Moment = Moment{now, m.order.Add(1)}
 	for i := range wants {
 		m.take(v, i, &wants[i], now)
 	}
@@ -240,15 +243,28 @@ func (v *Verdict) settleRefused(wants []Want) (counted bool) {
 }
 
 // Settle sets what an attempt has cost, at all of its rules. It may be called again, also with another cost.
-func (m *Memory) Settle(_ context.Context, id ID, cost int64) error { return m.settle(id, "", cost) }
+func (m *Memory) Settle(_ context.Context, id ID, cost int64) error {
+	_, err := m.settle(id, "", cost)
+	return err
+}
 
 // SettleAt is Settle at one rule: the attempt's cost at the others stays as it is.
 func (m *Memory) SettleAt(_ context.Context, rule string, id ID, cost int64) error {
+	_, err := m.settle(id, rule+"\x00", cost)
+	return err
+}
+
+// SettleWhen is SettleAt, or Settle without a rule, and returns when the attempt was settled.
+func (m *Memory) SettleWhen(rule string, id ID, cost int64) (Moment, error) {
+	if rule == "" {
+		return m.settle(id, "", cost)
+	}
 	return m.settle(id, rule+"\x00", cost)
 }
 
-func (m *Memory) settle(id ID, prefix string, cost int64) error {
+func (m *Memory) settle(id ID, prefix string, cost int64) (Moment, error) {
 	now, settled := m.config.Now().UnixMilli(), false
+	when := Moment{At: now}
 	err := m.attempts.settle(id, now, func(p *part) {
 		if !strings.HasPrefix(p.entry.name, prefix) {
 			return
@@ -257,6 +273,9 @@ func (m *Memory) settle(id ID, prefix string, cost int64) error {
 		s := &m.shards[p.shard]
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if when.Order == 0 {
+			when.Order = m.order.Add(1)
+		}
 		// The key may have been removed since, and made again. Then the attempt's cost is gone with it, but not the
 		// cost that is added now.
 		if e := s.keys[p.entry.name]; e != p.entry && cost > p.cost {
@@ -270,9 +289,9 @@ func (m *Memory) settle(id ID, prefix string, cost int64) error {
 		p.cost = cost
 	})
 	if err == nil && !settled {
-		return ErrNotCounted
+		err = ErrNotCounted
 	}
-	return err
+	return when, err
 }
 
 // Peek calls look with the window of a key and the time that it is of, unless the key is unknown.

@@ -69,6 +69,8 @@ func Default() *Config {
 			Create:  true,
 			Hits:    Topic{Partitions: 16, Retention: hours(48)},
 			Events:  Topic{Partitions: 4, Retention: hours(30 * 24)},
+
+			Attempts: Topic{Partitions: 4, Retention: hours(24)},
 		},
 		Collector:  Collector{Listen: "127.0.0.1:7401", Batch: duration.Duration(20 * time.Millisecond)},
 		Aggregator: Aggregator{Listen: "127.0.0.1:7411", HotKeys: 1_000_000},
@@ -96,6 +98,9 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.resolve()
 	c.checkHosts(v.Key("hosts"))
 	c.Kafka.fewerInProcess(v.Key("kafka"))
+	if c.Inline.History != 0 && !v.Key("kafka").Key("attempts").Has("retention") {
+		c.Kafka.Attempts.Retention = c.Inline.History
+	}
 	c.Collector.distinctNames(v.Key("collector").Key("sources"))
 	c.readOnce(v.Key("collector").Key("sources"), v.Key("kafka").Key("brokers"))
 	c.loadRules(v)

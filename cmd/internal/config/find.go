@@ -165,6 +165,7 @@ func Keys() []string {
 		{"kafka.hits.", Topic{}},
 		{"kafka.blocklist.", BlocklistTopic{}},
 		{"kafka.events.", Topic{}},
+		{"kafka.attempts.", Topic{}},
 		{"store.", Store{}},
 		{"collector.", Collector{}},
 		{"collector.tls.", ServerTLS{}},

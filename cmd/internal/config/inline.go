@@ -22,6 +22,8 @@ type Inline struct {
 	RequestID string `yaml:"request_id"`
 	// Settle is how long an attempt can be settled. Default: 10m.
 	Settle duration.Duration `yaml:"settle"`
+	// History is how long attempts are kept in a topic of their own; 0 keeps none. Default: 0.
+	History duration.Duration `yaml:"history"`
 }
 
 const (
@@ -43,7 +45,13 @@ func (i *Inline) Validate(v yamlfile.Value) {
 	if place := v.Key("request_id"); !place.Faulty() && strings.ContainsAny(i.RequestID, " :\t\r\n") {
 		place.Faultf("write it as X-Weir-Request", "%q is not the name of a header", i.RequestID)
 	}
+	if place := v.Key("history"); !place.Faulty() && i.History != 0 && i.History < minutes(1) {
+		place.Faultf("write 1m or more, or 0 for no history", "a history of %s is too short", i.History)
+	}
 	if place := v.Key("settle"); !place.Faulty() && (i.Settle <= 0 || time.Duration(i.Settle) > longestToSet) {
 		place.Faultf("write 1s to 24h", "attempts cannot be settled for %s", i.Settle)
 	}
 }
+
+// KeepsAttempts reports whether enforcers write attempts at inline rules to their topic.
+func (c *Config) KeepsAttempts() bool { return c.Inline.History != 0 }

@@ -43,6 +43,9 @@ type Kafka struct {
 	// Events is the topic of every change of the list, never compacted. Default: 4 partitions, without
 	// brokers 1; 30d.
 	Events Topic `yaml:"events"`
+	// Attempts is the topic of attempts at inline rules, if inline.history keeps them. Default: 4 partitions, without
+	// brokers 1; inline.history.
+	Attempts Topic `yaml:"attempts"`
 }
 
 // Validate checks the prefix, and warns of settings for connections where there are none.
@@ -75,6 +78,9 @@ func (k *Kafka) fewerInProcess(v yamlfile.Value) {
 	}
 	if !v.Key("events").Has("partitions") {
 		k.Events.Partitions = 1
+	}
+	if !v.Key("attempts").Has("partitions") {
+		k.Attempts.Partitions = 1
 	}
 }
 

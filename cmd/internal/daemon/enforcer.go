@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"weir/cmd/internal/config"
@@ -53,7 +54,11 @@ func (p *Process) enforcerClient() (topic.Log, error) {
 	if c.Enforcer.Follow != followKafka && len(c.Kafka.Brokers) == 0 && p.Local == nil {
 		return nil, nil
 	}
-	return p.openLog(BlocklistTopic(c).Name, EventsTopic(c).Name, HitsTopic(c).Name)
+	names := []string{BlocklistTopic(c).Name, EventsTopic(c).Name, HitsTopic(c).Name}
+	if c.KeepsAttempts() {
+		names = append(names, AttemptsTopic(c).Name)
+	}
+	return p.openLog(names...)
 }
 
 const followKafka = "kafka"
@@ -142,6 +147,12 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 	if r.client != nil {
 		settings.Sinks = r.openSinks()
 	}
+	if c.KeepsAttempts() {
+		if r.client == nil {
+			return settings, exit.Wrong(errNoPlaceForAttempts)
+		}
+		settings.History = r.openHistory()
+	}
 
 	return settings, nil
 }
@@ -169,14 +180,27 @@ func (r *RunningEnforcer) openSinks() *enforcer.Sinks {
 
 	c := r.process.Config
 	sinks := &enforcer.Sinks{Blocklist: open(BlocklistTopic(c)), Events: open(EventsTopic(c)), Hits: open(HitsTopic(c))}
-	r.process.queue("orders", float64(len(r.producers)*ordersBytes), func() (held float64) {
-		for _, producer := range r.producers {
+	ours := slices.Clone(r.producers)
+	r.process.queue("orders", float64(len(ours)*ordersBytes), func() (held float64) {
+		for _, producer := range ours {
 			held += float64(producer.Held())
 		}
 		return held
 	})
 
 	return sinks
+}
+
+var errNoPlaceForAttempts = errors.New("attempts at inline rules are to be kept, and this enforcer has no topics; name kafka.brokers, or leave inline.history out")
+
+// attemptsBytes is how much the producer of attempts queues at most.
+const attemptsBytes = 4 << 20
+
+func (r *RunningEnforcer) openHistory() *enforcer.History {
+	to := AttemptsTopic(r.process.Config)
+	producer := r.client.Appender(topic.AppenderConfig{Topic: to.Name, Partitions: to.Partitions, QueueBytes: attemptsBytes})
+	r.producers = append(r.producers, producer)
+	return &enforcer.History{Appender: producer, Partitions: to.Partitions}
 }
 
 // mount adds the list's other forms: CrowdSec's API and plain text.

@@ -72,9 +72,13 @@ func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
 		return nil
 	}
 	c := r.process.Config
+	topics := []topic.Topic{BlocklistTopic(c), EventsTopic(c), HitsTopic(c)}
+	if c.KeepsAttempts() {
+		topics = append(topics, AttemptsTopic(c))
+	}
 	faults := telemetry.NewFaults(r.process.Logger)
 	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 2*time.Second) {
-		err := r.client.EnsureTopics(ctx, BlocklistTopic(c), EventsTopic(c), HitsTopic(c))
+		err := r.client.EnsureTopics(ctx, topics...)
 		if err == nil {
 			faults.Over("topics")
 			return nil

@@ -19,6 +19,7 @@ const (
 	Hits      = "hits"
 	Blocklist = "blocklist"
 	Events    = "events"
+	Attempts  = "attempts"
 )
 
 // KafkaConfig makes the settings for a client of these topics, or of all when none is named.
@@ -81,6 +82,14 @@ func EventsTopic(c *config.Config) topic.Topic {
 	return topic.Topic{
 		Name: c.Kafka.Prefix + Events, Partitions: c.Kafka.Events.Partitions, Replication: c.Kafka.Events.Replication,
 		Settings: deleteAfter(time.Duration(c.Kafka.Events.Retention)),
+	}
+}
+
+// AttemptsTopic returns the required settings of weir.attempts.
+func AttemptsTopic(c *config.Config) topic.Topic {
+	return topic.Topic{
+		Name: c.Kafka.Prefix + Attempts, Partitions: c.Kafka.Attempts.Partitions, Replication: c.Kafka.Attempts.Replication,
+		Settings: deleteAfter(time.Duration(c.Kafka.Attempts.Retention)),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -31,17 +32,18 @@ type catCommand struct {
 func newCat() *cobra.Command {
 	cat := &catCommand{}
 	c := &cobra.Command{
-		Use:   "cat [flags] hits|blocklist",
+		Use:   "cat [flags] hits|blocklist|attempts",
 		Short: "Show the records of the topics between the parts",
-		Long: `Cat shows the batches of hits that collectors have sent, or the entries of the blocklist, partition by partition. It
-stops at the last record that existed when it started. Records that cannot be read are reported with their place; the
+		Long: `Cat shows the batches of hits that collectors have sent, the entries of the blocklist, or the attempts at inline rules that
+enforcers have decided, partition by partition. It stops at the last record that existed when it started. Records that cannot be read are reported with their place; the
 others are shown, and the exit code is 1.
 
 Without Kafka it asks the process that has the topics. When no process has, it reads them from the store itself.`,
 		Example: `  weir cat hits --from 5m --follow
   weir cat blocklist --json
-  weir cat hits --partition 3 --from 41`,
-		ValidArgs: []string{daemon.Hits, daemon.Blocklist},
+  weir cat hits --partition 3 --from 41
+  weir cat attempts --from 1h`,
+		ValidArgs: catTopics,
 		Args:      oneTopic,
 		RunE:      func(c *cobra.Command, args []string) error { return cat.run(c, args[0]) },
 	}
@@ -54,11 +56,13 @@ Without Kafka it asks the process that has the topics. When no process has, it r
 	return c
 }
 
+var catTopics = []string{daemon.Hits, daemon.Blocklist, daemon.Attempts}
+
 func oneTopic(c *cobra.Command, args []string) error {
-	if len(args) == 1 && (args[0] == daemon.Hits || args[0] == daemon.Blocklist) {
+	if len(args) == 1 && slices.Contains(catTopics, args[0]) {
 		return nil
 	}
-	return exit.Wrongf("cat needs one word, hits or blocklist; for example: %s", command.Example(c))
+	return exit.Wrongf("cat needs one word, hits, blocklist or attempts; for example: %s", command.Example(c))
 }
 
 func (cat *catCommand) run(c *cobra.Command, what string) error {
@@ -80,8 +84,11 @@ func (cat *catCommand) run(c *cobra.Command, what string) error {
 	defer client.Close()
 	r := &catRun{client: client, topic: name, shown: newCatWriter(c.OutOrStdout(), c.ErrOrStderr(), name, cat.output.Form)}
 	r.newShow = r.shown.hits
-	if what == daemon.Blocklist {
+	switch what {
+	case daemon.Blocklist:
 		r.newShow = r.shown.blocklist
+	case daemon.Attempts:
+		r.newShow = r.shown.attempts
 	}
 
 	err = r.open(c.Context(), from, cat.partition)

@@ -68,7 +68,11 @@ func (l *liveCheck) cluster(ctx context.Context, client topic.Log) bool {
 
 func (l *liveCheck) topics(ctx context.Context, client topic.Log) {
 	c := l.settings
-	for _, wanted := range []topic.Topic{daemon.HitsTopic(c), daemon.BlocklistTopic(c), daemon.EventsTopic(c)} {
+	topics := []topic.Topic{daemon.HitsTopic(c), daemon.BlocklistTopic(c), daemon.EventsTopic(c)}
+	if c.KeepsAttempts() {
+		topics = append(topics, daemon.AttemptsTopic(c))
+	}
+	for _, wanted := range topics {
 		l.topic(ctx, client, wanted)
 	}
 	for i := range c.Collector.Sources {

@@ -1,0 +1,65 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"weir/cmd/weir/internal/output"
+	"weir/internal/topic"
+	"weir/pkg/attempts"
+	"weir/pkg/backtest"
+)
+
+// attempts returns a function that shows the attempts of one partition. A record that was written twice is shown once.
+func (w *catWriter) attempts(partition int) func(*topic.Record) {
+	var record attempts.Record
+	var repeats attempts.Repeats
+	return func(r *topic.Record) {
+		if err := attempts.Parse(r.Value, &record); err != nil {
+			w.failed(partition, r, err)
+			return
+		}
+		if repeats.Has(&record) {
+			return
+		}
+		repeats.See(&record)
+
+		switch w.form {
+		case "json":
+			w.printf("%s\n", r.Value)
+		case "plain":
+			for i := range record.Takes {
+				w.printf("%s\n", output.Printable(record.Takes[i].Key))
+			}
+		default:
+			w.printf("%s\n", attemptText(&record))
+		}
+	}
+}
+
+// attemptText is a record in one line for people.
+func attemptText(r *attempts.Record) string {
+	at := backtest.Instant(r.Time)
+	if r.Kind == attempts.Settlement {
+		return fmt.Sprintf("%s  settled  attempt %s, %s: cost %d", at, output.Printable(r.Attempt), output.Printable(cmp.Or(r.Rule, "all rules")), r.Cost)
+	}
+
+	decision := "refused"
+	if r.Admitted {
+		decision = "admitted"
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s", at, decision)
+	for i := range r.Takes {
+		t := &r.Takes[i]
+		fmt.Fprintf(&b, "  %s %s: %s, %d of %s remain", output.Printable(t.Rule), output.Printable(t.Key), t.Verdict, t.Remaining, output.Printable(t.Limit))
+		if t.Cost != 1 {
+			fmt.Fprintf(&b, ", cost %d", t.Cost)
+		}
+	}
+	if asked := strings.TrimSpace(r.Method + " " + r.Path); asked != "" {
+		fmt.Fprintf(&b, "  (%s)", output.Printable(asked))
+	}
+	return b.String()
+}

@@ -1,0 +1,80 @@
+package attempts
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"slices"
+)
+
+// maxWriters is how many writers of a partition are remembered: more write to one at a time only if there are more
+// enforcers.
+const maxWriters = 48
+
+// Repeats recognises records of a partition that were written twice, as after a fault between a write and its answer. The
+// records of a writer come in the order of their sequences, so one that is not newer than the last is a repeat. The
+// zero value has seen nothing.
+type Repeats struct{ writers []writer } // the one that wrote last is the last
+
+type writer struct {
+	from uint64 // a hash
+	last uint64 // sequence
+}
+
+// Has reports whether a record was there before.
+func (r Repeats) Has(record *Record) bool {
+	i := r.index(hashOf(record.From))
+	return i >= 0 && record.Sequence <= r.writers[i].last
+}
+
+// See adds a record. The memory of r is used again.
+func (r *Repeats) See(record *Record) {
+	from := hashOf(record.From)
+	at := writer{from, record.Sequence}
+	if i := r.index(from); i >= 0 {
+		at.last = max(at.last, r.writers[i].last)
+		r.writers = slices.Delete(r.writers, i, i+1)
+	}
+	if len(r.writers) == maxWriters {
+		r.writers = slices.Delete(r.writers, 0, 1)
+	}
+	r.writers = append(r.writers, at)
+}
+
+func (r Repeats) index(from uint64) int {
+	for i := len(r.writers) - 1; i >= 0; i-- {
+		if r.writers[i].from == from {
+			return i
+		}
+	}
+	return -1
+}
+
+func hashOf(from string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(from)) // never fails
+	return h.Sum64()
+}
+
+// Append appends what has been seen.
+func (r Repeats) Append(b []byte) []byte {
+	for _, w := range r.writers {
+		b = binary.AppendUvarint(binary.LittleEndian.AppendUint64(b, w.from), w.last)
+	}
+	return b
+}
+
+// ReadRepeats reads what Append wrote, all of b.
+func ReadRepeats(b []byte) (r Repeats, ok bool) {
+	for len(b) > 0 {
+		if len(b) < 8 || len(r.writers) == maxWriters {
+			return Repeats{}, false
+		}
+		w := writer{from: binary.LittleEndian.Uint64(b)}
+		var n int
+		if w.last, n = binary.Uvarint(b[8:]); n <= 0 {
+			return Repeats{}, false
+		}
+		r.writers, b = append(r.writers, w), b[8+n:]
+	}
+	return r, true
+}
