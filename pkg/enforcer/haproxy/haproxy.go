@@ -3,8 +3,8 @@
 // An [Agent] owns one map, named by its file in HAProxy's configuration. The map contains the result of package
 // outright, made disjoint by package cidr, each prefix with the end of its block (Unix seconds, rounded up) or the
 // rule's name. A complete list goes into a new version of the map that is swapped in at once. Few changes are made in
-// the active version, additions first, so that no part of a split block is let in. Commands are of payloadBytes at
-// most, and the answer to each is checked.
+// the active version, additions first, so that no part of a split block is let in, and only for as long as a swap takes.
+// Commands are of payloadBytes at most, and the answer to each is checked.
 //
 // The map's file is written too, by renaming, within a second of a change: HAProxy reads it after a reload. A missing
 // file is created, because HAProxy does not start without it. Each second the agent asks HAProxy for its process and

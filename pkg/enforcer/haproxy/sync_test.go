@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/cidr"
@@ -18,10 +20,12 @@ type scripted struct {
 	commands []string
 	fails    string
 	answer   string
+	search   time.Duration // how long it takes to find an entry that is changed or removed
 }
 
 func (s *scripted) ask(_ context.Context, command string) (string, error) {
 	s.commands = append(s.commands, command)
+	time.Sleep(time.Duration(strings.Count(command, "set map ")+strings.Count(command, "del map ")) * s.search)
 	switch {
 	case s.fails != "" && strings.HasPrefix(command, s.fails):
 		return s.answer, nil
@@ -84,6 +88,30 @@ func TestFewChangesAreMadeOneByOne(t *testing.T) {
 	s.commands, a.have = nil, nil
 	if err := a.change(context.Background(), addresses(fewChanges+1)); err != nil || s.commands[0] != "prepare map /m" {
 		t.Errorf("%v %q", err, s.commands[0])
+	}
+}
+
+// Many blocks of a long list end at once. Where HAProxy takes long to remove them, the list is swapped instead, so that
+// new blocks do not wait for a minute.
+func TestChangesThatTakeLongerThanAListReplaceIt(t *testing.T) {
+	for search, replaced := range map[time.Duration]bool{10 * time.Microsecond: false, 40 * time.Millisecond: true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &scripted{search: search}
+			a := scriptedAgent(s)
+			all := addresses(20_000)
+			a.have = all
+			began := time.Now()
+			if err := a.change(context.Background(), all[fewChanges:]); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("%s for an entry: took %s", search, took)
+			}
+			last := s.commands[len(s.commands)-1]
+			if got := strings.HasPrefix(last, "commit map @7"); got != replaced {
+				t.Errorf("%s for an entry: %d commands, the last is %.60q", search, len(s.commands), last)
+			}
+		})
 	}
 }
 
