@@ -8,8 +8,8 @@
 // Limits are exact: with the algorithm sliding, no span of a minute has more than 10 hits. An attempt that is one too many
 // counts nothing, so an attempt at Verdict.Again is admitted, if no other comes before. Several limits are one step.
 //
-// A Limiter has a bounded number of keys; a key beyond takes the place of one that was not used for long. It starts no
-// goroutine, and any number of goroutines may use it.
+// A Limiter has a bounded number of keys; a key beyond takes the place of one that was not used for long. Of a key of more
+// than 256 bytes it keeps the beginning and a hash. It starts no goroutine, and any number of goroutines may use it.
 //
 // Other programs may import this package (docs/go.md).
 package limit
@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/keytext"
 	"weir/pkg/inline"
 	"weir/pkg/window"
 )
@@ -108,7 +109,7 @@ type Verdict struct {
 func (l *Limiter) Take(key string, cost int64) Verdict {
 	m := l.spare.Get().(*memoryOf)
 	defer l.spare.Put(m)
-	m.wants[0] = inline.Want{Rule: l.rule, Key: append(m.wants[0].Key[:0], key...), Cost: cost}
+	m.wants[0] = inline.Want{Rule: l.rule, Key: keytext.Cut(append(m.wants[0].Key[:0], key...), 0), Cost: cost}
 	_ = l.memory.Take(context.Background(), &m.verdict, m.wants[:]) // never fails
 	taken := &m.verdict.Taken[0]
 	v := Verdict{Admitted: taken.Admitted, Limit: l.limits[taken.Limit], Remaining: taken.Remaining}

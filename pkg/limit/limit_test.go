@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,29 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
+// A client that chooses its key, as with a header, must not choose how much memory it takes.
+func TestLongKeysTakeLittleMemory(t *testing.T) {
+	l := newLimiter(t, limit.Config{Limits: []limit.Limit{{Hits: 1, Per: time.Hour}}})
+	long := strings.Repeat("k", 1<<20)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range 100 {
+		if v := l.Take(fmt.Sprint(long, i), 1); !v.Admitted {
+			t.Errorf("%d: it counts as another key", i)
+		}
+	}
+	runtime.GC()
+	runtime.GC() // what a pool had is gone after the second
+	runtime.ReadMemStats(&after)
+	if took := int64(after.HeapAlloc) - int64(before.HeapAlloc); took > 10<<20 {
+		t.Errorf("100 keys take %d MiB", took>>20)
+	}
+	if v := l.Take(long+"7", 1); v.Admitted {
+		t.Error("a key that was cut has no count")
+	}
+}
+
 // However many goroutines send, all requests arrive, and no faster than the limits allow.
 func TestTransportKeepsWithinLimits(t *testing.T) {
 	const limitHits, per = 20, 200 * time.Millisecond
@@ -164,8 +188,11 @@ func TestTransportHonoursTheServer(t *testing.T) {
 		"more than a number":      {refuses(429, "Retry-After", "99999999999999999999"), 0},
 		"a time that is over":     {refuses(429, "Retry-After", "Mon, 02 Jan 2006 15:04:05 GMT"), 0},
 		"served, nothing remains": {refuses(200, "RateLimit", `"a";r=7;t=5, "b";r=0;t=40`), 40 * time.Second},
-		"served, some remain":     {refuses(200, "RateLimit", `"a";r=7;t=50`), 0},
-		"served":                  {refuses(200, "Retry-After", "30"), 0},
+		"several of one name": {func(w http.ResponseWriter) {
+			w.Header()["RateLimit"] = []string{`"a";r=7;t=5`, `"b";r=0;t=40`}
+		}, 40 * time.Second},
+		"served, some remain": {refuses(200, "RateLimit", `"a";r=7;t=50`), 0},
+		"served":              {refuses(200, "Retry-After", "30"), 0},
 	} {
 		says = test.says
 		asked.Store(0)

@@ -108,7 +108,7 @@ const maxPauses = 10_000
 // note remembers until when a server wants no further requests.
 func (t *Transport) note(key string, answer *http.Response) {
 	now := time.Now()
-	lasts := exhausted(answer.Header.Get("RateLimit"))
+	lasts := exhausted(strings.Join(answer.Header.Values("RateLimit"), ","))
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
 		lasts = max(lasts, retryAfter(answer.Header.Get("Retry-After"), now))
 	}
