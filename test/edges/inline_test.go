@@ -11,14 +11,14 @@ import (
 )
 
 // allowsFive checks that of the requests to a path the sixth within a minute is refused, and by what.
-func allowsFive(t *testing.T, from, url string) {
+func allowsFive(t *testing.T, from, url string, headers ...string) {
 	t.Helper()
 	for n := range 5 {
-		if got := ask(t, from, url); got.status != http.StatusOK {
+		if got := ask(t, from, url, headers...); got.status != http.StatusOK {
 			t.Fatalf("request %d of 5: %+v", n+1, got)
 		}
 	}
-	if got := ask(t, from, url); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
+	if got := ask(t, from, url, headers...); got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" {
 		t.Errorf("the sixth: %+v", got)
 	}
 }
@@ -47,6 +47,7 @@ func TestEdgesRefuseTheOneTooMany(t *testing.T) {
 				t.Errorf("another path: %+v", got)
 			}
 			allowsFive(t, "127.0.0.3", url+"/at-once")
+			allowsFive(t, "127.0.0.4", url+"/at-once", "X-Weir-Request", "one", "X-Weir-Attempt", "one") // a client names no request
 		})
 	}
 }

@@ -189,6 +189,32 @@ func TestNginxAsksInAnyServer(t *testing.T) {
 	}
 }
 
+// A location that asks an auth service is the second location, as for passwords: nginx takes one auth_request in each.
+func TestNginxAsksNextToAnAuthService(t *testing.T) {
+	s := newSite(t)
+	port := freePort(t)
+	location := func(path, name, service string) string {
+		return "location " + path + " {\nauth_request /_weir;\nauth_request_set $weir $upstream_http_x_weir;\nauth_request_set $weir_retry $upstream_http_retry_after;\n" +
+			"error_page 403 = @weir_refused;\ntry_files /.none @" + name + ";\n}\n" +
+			"location @" + name + " {\nauth_request /" + name + ";\nproxy_pass http://" + s.app + ";\n}\n" +
+			"location = /" + name + " {\ninternal;\nproxy_pass http://" + s.app + service + ";\n}\n"
+	}
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+		"        location / {", location("/in", "admits", "/")+location("/out", "refuses", "/forbidden")+"        location / {"))
+	url := "http://" + loopback + ":" + port
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url+"/in") })
+	for path, want := range map[string]int{"/in": http.StatusOK, "/out": http.StatusForbidden} {
+		if got := ask(t, goodClient, url+path); got.status != want {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	if got := ask(t, blockedClient, url+"/out"); got.status != http.StatusTooManyRequests {
+		t.Errorf("who is blocked asks the auth service: %+v", got)
+	}
+}
+
 // With the line that the file has as a comment, no request passes without an enforcer.
 func TestNginxClosed(t *testing.T) {
 	s := newSite(t)

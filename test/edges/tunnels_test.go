@@ -1,0 +1,98 @@
+package edges
+
+import (
+	"bufio"
+	"crypto/sha1"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// opensTunnels replaces the application by one that accepts every upgrade, and CONNECT. It returns a function that reports
+// the upgrades that it was asked for since the last call.
+func (s *site) opensTunnels() (asked func() []string) {
+	var lock sync.Mutex
+	var upgrades []string
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		protocol := r.Header.Get("Upgrade")
+		if protocol == "" {
+			return
+		}
+
+		lock.Lock()
+		upgrades = append(upgrades, r.Header["Upgrade"]...)
+		lock.Unlock()
+		accepts := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", protocol)
+		w.Header().Set("Sec-WebSocket-Accept", base64.StdEncoding.EncodeToString(accepts[:]))
+		w.WriteHeader(http.StatusSwitchingProtocols)
+	}))
+	s.t.Cleanup(app.Close)
+	s.app = app.Listener.Addr().String()
+	return func() (some []string) {
+		lock.Lock()
+		defer lock.Unlock()
+		some, upgrades = upgrades, nil
+		return some
+	}
+}
+
+// status sends a request and returns the status of the first response.
+func status(t *testing.T, address, request string) string {
+	t.Helper()
+	c := begin(t, goodClient, address, strings.ReplaceAll(request, "\n", "\r\n")+"\r\n\r\n")
+	defer c.Close()
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%q: %v", request, err)
+	}
+	return strings.TrimPrefix(line, "HTTP/1.1 ")[:3]
+}
+
+// In a tunnel to the application, a client could send any number of requests that no one counts or refuses. Only
+// WebSocket opens one.
+func TestNoTunnelsToTheApplication(t *testing.T) {
+	for name, start := range map[string]func(*site) (string, func() string){
+		"HAProxy": (*site).haproxyOfOurs,
+		"Caddy":   func(s *site) (string, func() string) { return running(s.caddy()) },
+		"Traefik": func(s *site) (string, func() string) { return running(s.traefik()) },
+		"Envoy": func(s *site) (string, func() string) {
+			return running(s.envoy("stat_prefix: web", "stat_prefix: web\n                upgrade_configs: [{upgrade_type: websocket}]"))
+		},
+		"nginx": func(s *site) (string, func() string) {
+			port := freePort(s.t)
+			log := nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+				"# map $http_upgrade", "map $http_upgrade", "# map $weir_upgrade", "map $weir_upgrade",
+				"# proxy_http_version", "proxy_http_version", "# proxy_set_header Upgrade", "proxy_set_header Upgrade", "# proxy_set_header Connection", "proxy_set_header Connection"))
+			return loopback + ":" + port, contentOf(s.t, log)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			asked := s.opensTunnels()
+			address, _ := start(s)
+			awaitEdge(t, "http://"+address)
+			upgrade := "GET / HTTP/1.1\nHost: h\nConnection: Upgrade%s\nUpgrade: %s\nHTTP2-Settings: AAMAAABk\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+			for _, listed := range []string{"", ", HTTP2-Settings"} {
+				for _, protocol := range []string{"h2c", "H2C", "websocket, h2c", "h2c\nUpgrade: websocket", "websocket\nUpgrade: h2c"} {
+					got := status(t, address, fmt.Sprintf(upgrade, listed, protocol))
+					if to := strings.Join(asked(), ", "); strings.Contains(strings.ToLower(to), "h2c") {
+						t.Errorf("an upgrade%s to %q: %s, and the application was asked for %q", listed, protocol, got, to)
+					}
+				}
+			}
+			if got := status(t, address, fmt.Sprintf(upgrade, "", "websocket")); got != "101" {
+				t.Errorf("WebSocket: %s", got)
+			}
+			if got := status(t, address, "CONNECT h:80 HTTP/1.1\nHost: h:80"); got == "200" && name != "Caddy" { // Caddy asks about each request after it
+				t.Errorf("CONNECT: %s", got)
+			}
+		})
+	}
+}
