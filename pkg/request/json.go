@@ -17,6 +17,7 @@ type jsonParser struct {
 	shapes  []jsonMapping
 	further []jsonField
 	options Options
+	local   localTime
 	doubts  *clientDoubts // nil, except in a trial
 }
 
@@ -332,10 +333,14 @@ func (p *jsonParser) fillTime(m *jsonMapping, r *Request) error {
 			return errTime
 		}
 
-		r.UnixMilli = at
+		r.UnixMilli, r.TookMilli = at, 0
 		if m.took != nil && field.slot != m.took.ended {
-			r.endAfter(p.tookAt(m.took, at))
+			r.TookMilli = p.tookAt(m.took, at)
 		}
+		if field.day < 0 { // the others are UTC
+			p.local.settleText(r, text, p.options.zone())
+		}
+		r.endAfter(r.TookMilli)
 		return nil
 	}
 

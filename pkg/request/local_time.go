@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// When clocks go back, an hour occurs twice in a log whose times have no zone (HAProxy's). A localTime decides which
-// one is meant. Of the two instants it picks the one nearer to the time in the line's own header, if that has a zone,
-// or else nearer to the latest time of the log. A log that begins within the hour has neither; then it picks the first.
+// When clocks go back, an hour occurs twice in a log whose times have no zone (HAProxy's, some in JSON). A localTime
+// decides which one is meant. Of the two instants it picks the one nearer to the time in the line's own header, if that
+// has a zone, or else nearer to the latest time of the log. A log that begins within the hour has neither; then it picks
+// the first.
 //
 // Both are times at which lines were written, so they are compared with the end of the request.
 type localTime struct {
@@ -50,6 +51,15 @@ func (l *localTime) settle(r *Request) {
 	if end := r.UnixMilli + r.TookMilli; end > l.last || end < l.last-forgotten {
 		l.last = end
 	}
+}
+
+// settleText is settle for a time whose text may name its zone.
+func (l *localTime) settleText(r *Request, text string, zone *time.Location) {
+	if zone == time.UTC || hasZone(text) {
+		return
+	}
+	l.zone = zone
+	l.settle(r)
 }
 
 func distance(a, b int64) int64 { return max(a-b, b-a) }
@@ -98,6 +108,9 @@ func hasZone(text string) bool {
 // as the beginning of another log.
 func (d *Decoder) Forget() {
 	forget(d.parser)
+	if d.fields != nil {
+		d.fields.forget()
+	}
 }
 
 // A rememberer is a parser that knows the latest time of its log.
@@ -110,3 +123,5 @@ func forget(p Parser) {
 }
 
 func (s *scanner) forget() { *s.local = localTime{} }
+
+func (p *jsonParser) forget() { p.local = localTime{} }

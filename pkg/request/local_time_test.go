@@ -103,3 +103,32 @@ func TestRepeatedHourIsNoOtherHour(t *testing.T) {
 		}
 	}
 }
+
+// In the night in which clocks go back, JSON whose times have no zone is read in the right one of the two hours.
+func TestRepeatedHourInJSON(t *testing.T) {
+	for name, test := range map[string]struct{ line, layout string }{
+		"time":       {line: `{"time":"%s","ip":"203.0.113.7","method":"GET","path":"/","status":200}`, layout: "2006-01-02 15:04:05"},
+		"fraction":   {line: `{"time":"%s","ip":"203.0.113.7","method":"GET","path":"/","status":200}`, layout: "2006-01-02T15:04:05,000"},
+		"time_local": {line: `{"time_local":"%s","remote_addr":"203.0.113.7","request":"GET / HTTP/1.1","status":200}`, layout: "02/Jan/2006:15:04:05"},
+		"zone":       {line: `{"time":"%s","ip":"203.0.113.7","method":"GET","path":"/","status":200}`, layout: "2006-01-02T15:04:05-07:00"},
+	} {
+		d := newDecoder(t, "none", "json", Options{Zone: berlin})
+		at := time.Date(2026, 10, 24, 23, 0, 0, 0, time.UTC)
+		for end := at.Add(5 * time.Hour); at.Before(end); at = at.Add(12 * time.Second) {
+			late := time.Duration(at.Unix()/12%5*at.Unix()%540) * time.Second // lines slightly out of order
+			logged := at.Add(-late)
+			line := fmt.Sprintf(test.line, logged.In(berlin).Format(test.layout))
+			var r Request
+			if err := d.Decode(line, &r); err != nil || r.UnixMilli != logged.UnixMilli() {
+				t.Fatalf("%s: %s of %s is %s, %v", name, line, logged.UTC(), time.UnixMilli(r.UnixMilli).UTC(), err)
+			}
+		}
+
+		d.Forget()
+		line := fmt.Sprintf(test.line, time.Date(2026, 10, 25, 0, 30, 0, 0, time.UTC).In(berlin).Format(test.layout))
+		var r Request
+		if err := d.Decode(line, &r); err != nil || r.UnixMilli != milli("2026-10-25T00:30:00Z") {
+			t.Errorf("%s: at the beginning of a log, %s is %s, %v", name, line, time.UnixMilli(r.UnixMilli).UTC(), err)
+		}
+	}
+}
