@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -149,6 +151,45 @@ func TestAFullDiskHoldsFilesUpAndLosesNothing(t *testing.T) {
 	b.Log("access.log", 10)
 	b.start()
 	b.await()
+}
+
+// A collector that starts on a full disk waits for room, as one whose disk becomes full does. It may be stopped meanwhile.
+func TestAStartOnAFullDiskWaits(t *testing.T) {
+	for name, before := range map[string]bool{"first start": false, "later start": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			b.Log("access.log", 10)
+			if before {
+				b.start()
+				b.await()
+				b.stop()
+			}
+
+			var free atomic.Bool
+			b.config.disk = journal.Disk{
+				Write: func(file *os.File, data []byte) error {
+					if !free.Load() {
+						return &os.PathError{Op: "write", Path: file.Name(), Err: syscall.ENOSPC}
+					}
+					return journal.RealDisk.Write(file, data)
+				},
+				Sync: journal.RealDisk.Sync,
+			}
+			b.start()
+			b.stop()
+			b.Log("access.log", 100)
+			b.start()
+			for !strings.Contains(b.collector.Status().Error, "no space left on device") {
+				time.Sleep(time.Millisecond)
+			}
+
+			free.Store(true)
+			b.await()
+			if fault := b.collector.Status().Error; fault != "" {
+				t.Errorf("the status still says %s", fault)
+			}
+		})
+	}
 }
 
 func TestACutThatIsTooOldIsNotSentAgain(t *testing.T) {

@@ -5,7 +5,7 @@
 // file is left out, and what stands before it is kept. A watermark next to the file shows whether it went back.
 //
 // Open starts the one goroutine that writes, and Close ends it. Methods may be called from any goroutine; only Standing
-// waits for the disk. While the disk refuses, changes queue, as many as their callers make.
+// waits for the disk. While the disk refuses, changes queue, as many as their callers make, also from the beginning.
 package journal
 
 import (
@@ -19,6 +19,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -127,19 +128,27 @@ func Open(path string, o Options) (*Journal, error) {
 	if err = j.read(); err == nil && j.notes != nil {
 		err = j.readNotes()
 	}
-	if err == nil {
-		if err = j.rewrite(); err != nil {
-			err = fmt.Errorf("writing the journal: %w", err)
-		}
-	}
 	if err != nil {
 		f.unlock()
 		return nil, err
 	}
 
+	fault := j.rewrite()
+	if fault != nil && !j.mayWait(fault) {
+		f.unlock()
+		return nil, fmt.Errorf("writing the journal: %w", fault)
+	}
+
 	j.counted()
-	go j.run()
+	go j.run(fault)
 	return j, nil
+}
+
+// mayWait reports whether a journal that cannot be written when it is opened is used all the same, and written later. The
+// fault has to be one that passes, as that of a full disk does. With notes, the next start has to find the identity.
+func (j *Journal) mayWait(fault error) bool {
+	passes := errors.Is(fault, syscall.ENOSPC) || errors.Is(fault, syscall.EDQUOT) || errors.Is(fault, syscall.EIO)
+	return passes && (j.notes == nil || !j.fresh)
 }
 
 func (j *Journal) path() string { return j.folder.in("journal") }
@@ -260,11 +269,19 @@ func (j *Journal) Close() error {
 	close(j.closing)
 	<-j.ended
 	defer j.folder.unlock()
+	if j.file == nil { // it could not be written since it was opened
+		return nil
+	}
 	return j.file.Close()
 }
 
-func (j *Journal) run() {
+// run writes what is queued until the journal is closed. fault is that of writing the journal when it was opened.
+func (j *Journal) run(fault error) {
 	defer close(j.ended)
+	if fault != nil && !j.renew(fault) {
+		return
+	}
+
 	ticker := time.NewTicker(lazyEvery)
 	defer ticker.Stop()
 	for {
