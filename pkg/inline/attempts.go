@@ -49,11 +49,8 @@ func (a *attempts) log(id ID) *attemptLog { return &a.logs[id[len(id)-1]] }
 // maxParts bounds what one attempt has counted: an edge may name many requests alike.
 const maxParts = 64
 
-// add keeps what an attempt has counted, with what it had counted before.
-func (a *attempts) add(v *Verdict, wants []Want, now int64) {
-	l := a.log(v.Attempt)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+// add keeps what an attempt has counted, with what it had counted before. The caller has the log's lock.
+func (a *attempts) add(l *attemptLog, v *Verdict, wants []Want, now int64) {
 	one := l.find(v.Attempt, now-a.settleable)
 	if one == nil || len(one.parts)+len(wants) > maxParts {
 		one = l.place(v.Attempt, now-a.settleable)
@@ -99,14 +96,20 @@ func (l *attemptLog) find(id ID, until int64) *attempt {
 	return nil
 }
 
-// markKnown marks what an attempt has counted before, and reports whether the attempt can be settled.
-func (a *attempts) markKnown(id ID, wants []Want, now int64) (known bool) {
-	return a.settle(id, now, func(p *part) {
-		for i := range wants {
-			w := &wants[i]
-			w.Known = w.Known || p.entry.isOf(w.Rule.Name, w.Key)
+// markKnown marks what an attempt has counted before, and reports whether the attempt can be settled. The caller has the
+// log's lock.
+func (a *attempts) markKnown(l *attemptLog, id ID, wants []Want, now int64) (known bool) {
+	one := l.find(id, now-a.settleable)
+	if one == nil {
+		return false
+	}
+	for i := range wants {
+		w := &wants[i]
+		for j := range one.parts {
+			w.Known = w.Known || one.parts[j].entry.isOf(w.Rule.Name, w.Key)
 		}
-	}) == nil
+	}
+	return true
 }
 
 // settle calls do for all that an attempt has counted.

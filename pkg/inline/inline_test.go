@@ -529,3 +529,21 @@ func TestPeekAndAll(t *testing.T) {
 		}
 	}
 }
+
+// A request that is asked about by several goroutines at the same time counts once.
+func TestTakeOnceAtTheSameTime(t *testing.T) {
+	m, rule := New(Config{}), perMinute(t, "quota", 1)
+	for n := range 200 {
+		var running sync.WaitGroup
+		request := fmt.Sprint(n)
+		for range 4 {
+			running.Go(func() {
+				var v Verdict
+				if m.TakeOnce(ctx, &v, request, []Want{of(rule, request, 1)}); !v.Admitted {
+					t.Errorf("%+v", v)
+				}
+			})
+		}
+		running.Wait()
+	}
+}

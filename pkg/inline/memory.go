@@ -97,41 +97,47 @@ var _ Store = (*Memory)(nil)
 
 // Take decides an attempt, and writes the answer to v.
 func (m *Memory) Take(_ context.Context, v *Verdict, wants []Want) error {
-	m.takeAs(v, ID{}, wants, m.config.Now().UnixMilli())
+	now := m.config.Now().UnixMilli()
+	if m.takeAll(v, wants, now) {
+		v.id.makeNew(now) // only now: random bytes cost a quarter of a refusal
+		v.Attempt = v.id
+		l := m.attempts.log(v.Attempt)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		m.attempts.add(l, v, wants, now)
+	}
 	return nil
 }
 
 // TakeOnce is Take for a request that may be asked for again: see Store.
 func (m *Memory) TakeOnce(_ context.Context, v *Verdict, request string, wants []Want) error {
 	now, id := m.config.Now().UnixMilli(), m.IDOf(request)
-	known := m.attempts.markKnown(id, wants, now)
-	if m.takeAs(v, id, wants, now); known {
+	l := m.attempts.log(id) // locked meanwhile, so that the same request, asked for at the same time, waits
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := m.attempts.markKnown(l, id, wants, now)
+	counted := m.takeAll(v, wants, now)
+	if known || counted {
 		v.Attempt = id
+	}
+	if counted {
+		m.attempts.add(l, v, wants, now)
 	}
 	return nil
 }
 
-// takeAs decides an attempt. Without an ID it gets one when it is counted: random bytes cost a quarter of a refusal.
-func (m *Memory) takeAs(v *Verdict, id ID, wants []Want, now int64) {
+// takeAll decides an attempt, and reports whether it has counted anything.
+func (m *Memory) takeAll(v *Verdict, wants []Want, now int64) (counted bool) {
 	v.Begin(wants)
 	v.found = slices.Grow(v.found[:0], len(wants))[:len(wants)]
 	m.lock(v, wants)
+	defer m.unlock(v)
 	v.Moment = Moment{now, m.order.Add(1)}
 	for i := range wants {
 		m.take(v, i, &wants[i], now)
 	}
 	v.Decide(wants)
-	counted := v.settleRefused(wants)
-	m.unlock(v)
-
-	if counted {
-		if id == (ID{}) {
-			v.id.makeNew(now)
-			id = v.id
-		}
-		v.Attempt = id
-		m.attempts.add(v, wants, now)
-	}
+	return v.settleRefused(wants)
 }
 
 // lock locks the shards of all Wants, always in the same order.

@@ -38,6 +38,7 @@ const (
 	flagExact // one log, with cells of a millisecond
 	flagBuckets
 	flagUnsettled
+	flagOwes // a bucket has more than it holds: attempts were settled to more than was admitted
 )
 
 var (
@@ -49,7 +50,7 @@ var (
 
 // Append appends the bytes of s, without what is too old to matter.
 func (p *Policy) Append(b []byte, s *State) []byte {
-	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes()}
+	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes(), policy: p}
 
 	// The flags depend on it, and finding them sets the scale of all numbers that follow, so the order matters.
 	w.unsettled = p.unsettledOf(s)
@@ -87,6 +88,7 @@ type writer struct {
 	newest int64
 	scale  int64 // second where all instants are whole ones
 	shapes []shape
+	policy *Policy
 
 	unsettled *unsettled // nil where nothing can move any more
 }
@@ -137,6 +139,9 @@ func (w *writer) flags(s *State) (flags byte) {
 		flags |= flagBlock
 	}
 	if len(w.shapes) == 0 {
+		if w.policy.owes(s) {
+			flags |= flagOwes
+		}
 		return flags | flagBuckets
 	}
 
@@ -237,6 +242,16 @@ func (w *writer) buckets(bs buckets, words log) {
 		w.int(w.newest - int64(words[levelAt]))
 		w.uint(int64(words[levelAt] - words[filledSince]))
 	}
+}
+
+// owes says whether a bucket has more than it holds.
+func (p *Policy) owes(s *State) bool {
+	for i, b := range p.algorithm.(buckets)[:len(s.first)/bucketWords] {
+		if int64(s.first[bucketWords*i+level]) > b.holds {
+			return true
+		}
+	}
+	return false
 }
 
 // exact says whether a cell is a millisecond.

@@ -47,7 +47,7 @@ func (p *Policy) Read(b []byte, s *State) error {
 	}
 
 	if flags&flagBuckets != 0 {
-		r.buckets(p, s)
+		r.buckets(p, s, flags&flagOwes != 0)
 	} else {
 		r.logs(p, s, flags)
 	}
@@ -258,12 +258,12 @@ func (r *reader) slots(stored *shape, newest int64, slots []int64) {
 	r.Left = rice.rest()
 }
 
-func (r *reader) buckets(p *Policy, s *State) {
+func (r *reader) buckets(p *Policy, s *State, owes bool) {
 	bs, _ := p.algorithm.(buckets)
 	n := r.AtMost(maxLogs)
 	for i := range int(n) {
 		unit, drain := r.AtMost(MaxTime), r.AtMost(maxHits)
-		drops := r.AtMost(Never / 2)
+		drops := r.AtMost(mostDrops)
 		at := r.before(s.newest, MaxTime)
 		since := at - r.AtMost(at)
 		// A bucket of another rate cannot be converted: what drained from it was drained at that rate. It is read and
@@ -271,7 +271,10 @@ func (r *reader) buckets(p *Policy, s *State) {
 		if r.Failed || i >= len(bs) || bs[i].unit != unit || bs[i].drain != drain {
 			continue
 		}
+		if !owes {
+			drops = min(drops, bs[i].holds)
+		}
 		bs.make(s)
-		copy(s.first[bucketWords*i:], log{uint64(min(drops, bs[i].holds)), uint64(at), uint64(since)})
+		copy(s.first[bucketWords*i:], log{uint64(drops), uint64(at), uint64(since)})
 	}
 }

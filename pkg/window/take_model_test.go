@@ -336,3 +336,19 @@ func TestTakeAfterALimitWasLowered(t *testing.T) {
 		}
 	}
 }
+
+// What attempts were settled to counts after a state was written and read, also where it is more than a bucket holds.
+func TestSettledToMoreIsKeptInBytes(t *testing.T) {
+	for _, a := range []Algorithm{Token, Uniform, Leaky} {
+		p := mustNew(t, Config{Algorithm: a, Limits: []Limit{{60, time.Minute}}, Block: Block{For: time.Minute}})
+		var s, back State
+		taken := p.Take(&s, someTime, 1)
+		p.Settle(&s, someTime, taken.At, 1, 500)
+		if err := p.Read(p.Append(nil, &s), &back); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := p.Take(&back, someTime, 1), p.Take(&s, someTime, 1); got != want || got.Again < someTime+400_000 {
+			t.Errorf("%v: %+v after it was read, %+v before", a, got, want)
+		}
+	}
+}

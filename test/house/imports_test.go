@@ -18,12 +18,12 @@ var tests = []string{"test", "examples"}
 var vendors = map[string][]string{
 	"github.com/segmentio/kafka-go":   {"internal/kafka"},
 	"github.com/twmb/franz-go":        {"internal/kafka"},
-	"github.com/redis/go-redis":       {"internal/store"},
+	"github.com/redis/go-redis":       {"internal/store", "pkg/inline"},
 	"github.com/cockroachdb/pebble":   {"internal/database", "internal/store", "internal/topic/local"},
 	"go.yaml.in/yaml":                 {"internal/yamlfile"},
 	"github.com/expr-lang/expr":       {"pkg/rule", "cmd/internal/config"},
 	"github.com/spf13/cobra":          {"cmd/weir", "cmd/internal/daemon"},
-	"github.com/hashicorp/golang-lru": {"pkg/aggregator"},
+	"github.com/hashicorp/golang-lru": {"pkg/aggregator", "pkg/inline"},
 	"github.com/google/nftables":      {"pkg/enforcer"},
 	"github.com/mdlayher/netlink":     {"pkg/enforcer"},
 }
