@@ -95,6 +95,21 @@ func TestCaddyLogsEverySpellingOfAHost(t *testing.T) {
 	}
 }
 
+// Caddy asks Weir before a password or an auth service of a path is asked for, if these are in a handle.
+func TestCaddyAsksBeforeAPassword(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	serve := "\treverse_proxy " + s.app + "\n}\n"
+	url, _ := s.caddy("\treverse_proxy ", "handle /password/* {\nbasicauth {\nalice "+hash(t, "secret")+"\n}\n"+serve+
+		"handle /service/* {\nforward_auth "+s.app+" {\nuri /forbidden\n}\n"+serve+"\treverse_proxy ")
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	for path, want := range map[string]int{"/password/x": http.StatusUnauthorized, "/service/x": http.StatusForbidden, "/": http.StatusOK} {
+		wants(t, "who is blocked, "+path, http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url+path) })
+		wants(t, "who is not, "+path, want, func() answer { return ask(t, goodClient, url+path) })
+	}
+}
+
 // In the early data of HTTP/3 a client can send requests with the address of someone else. So the file has Caddy serve
 // sites with HTTPS over TCP only.
 func TestCaddyServesNoHTTP3(t *testing.T) {
