@@ -222,7 +222,7 @@ func (l *Listener) room() bool {
 // add keeps a connection, if necessary in the place of another one. It returns nil when the address has too many.
 func (l *Listener) add(accepted net.Conn) *conn {
 	// Busy until it is complete: it must not be the one that makes room for itself.
-	c := &conn{Conn: accepted, listener: l, from: sourceOf(accepted.RemoteAddr()), kind: isBusy}
+	c := &conn{Conn: accepted, listener: l, from: Source(accepted.RemoteAddr()), kind: isBusy}
 	var why error
 	defer func() {
 		if why != nil {
@@ -397,9 +397,9 @@ func (l *Listener) Close() error {
 	return l.Listener.Close()
 }
 
-// sourceOf returns the unit of the limit per address: an address, or the /64 of an IPv6 address; none for loopback and
+// Source returns the unit of the limit per address: an address, or the /64 of an IPv6 address; none for loopback and
 // unix sockets.
-func sourceOf(a net.Addr) netip.Addr {
+func Source(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Addr{}

@@ -74,7 +74,7 @@ func requestSource(r *http.Request) netip.Addr {
 	if err != nil {
 		return netip.Addr{} // a unix socket
 	}
-	return sourceOf(net.TCPAddrFromAddrPort(at))
+	return Source(net.TCPAddrFromAddrPort(at))
 }
 
 // take takes a free place also when the context is done.

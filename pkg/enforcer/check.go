@@ -19,9 +19,12 @@ func (e *Enforcer) check(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	// Loaded once: all of a check is by the same rules. The memory for it belongs to them, so new rules have new
-	// memory.
-	ruling := e.ruling.Load()
+	e.checkBy(e.ruling.Load(), w, r, d)
+}
+
+// checkBy checks by one ruling, so that all of a check is by the same rules. The memory for it belongs to them, so new
+// rules have new memory.
+func (e *Enforcer) checkBy(ruling *ruling, w http.ResponseWriter, r *http.Request, d *dialect) {
 	a := ruling.askings.Get().(*asking)
 	defer ruling.askings.Put(a)
 	now := e.config.Now()

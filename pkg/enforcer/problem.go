@@ -43,6 +43,15 @@ func writeProblem(w http.ResponseWriter, err error) {
 	writeAs(w, p.Status, "application/problem+json", p.problem)
 }
 
+// StatusOf returns the status that an error is answered with over HTTP.
+func StatusOf(err error) int {
+	p := &problemError{}
+	if !errors.As(err, &p) {
+		return http.StatusInternalServerError
+	}
+	return p.Status
+}
+
 // writeJSON answers with a value.
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	writeAs(w, status, "application/json", value)

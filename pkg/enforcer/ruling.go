@@ -36,6 +36,7 @@ type ruling struct {
 	userHeader string // canonical; empty when users are not known
 	requestID  string // the same
 	fields     []fieldHeader
+	headers    []headerName // all that a check reads of a request's header
 	counts     []ruleCounts // by the rules' indexes
 	limits     []limits     // of inline rules, by the rules' indexes
 	inline     bool         // there are inline rules
@@ -70,6 +71,7 @@ func newRuling(of Ruling, m *metrics, before *ruling) (*ruling, error) {
 		}
 	}
 
+	r.nameHeaders()
 	return r, nil
 }
 
@@ -105,6 +107,7 @@ type asking struct {
 	asked   blocklist.Asked
 	keys    []byte
 	attempt attempt
+	parts   []partWant // of a request that is asked about in parts
 }
 
 func newAsking(r *ruling) *asking { return &asking{ruling: r, judge: r.Rules.NewJudge()} }

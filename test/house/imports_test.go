@@ -26,6 +26,8 @@ var vendors = map[string][]string{
 	"github.com/hashicorp/golang-lru": {"pkg/aggregator", "pkg/inline"},
 	"github.com/google/nftables":      {"pkg/enforcer"},
 	"github.com/mdlayher/netlink":     {"pkg/enforcer"},
+	"google.golang.org/grpc":          {"pkg/enforcer"},
+	"github.com/envoyproxy":           {"pkg/enforcer"},
 }
 
 type listed struct {

@@ -39,6 +39,9 @@ type Enforcer struct {
 	// Listen is the address for checks and the list; beyond loopback it needs keys or client certificates.
 	// Default: 127.0.0.1:7421.
 	Listen string `yaml:"listen"`
+	// GRPC is the address for Envoy's protocols over gRPC: the rate limit service and external authorization; beyond
+	// loopback it needs keys or client certificates. Default: none.
+	GRPC string `yaml:"grpc"`
 	// Admin is the address for metrics, status, health and profiles; beyond loopback it needs keys or client
 	// certificates. Default: 127.0.0.1:7431.
 	Admin string `yaml:"admin"`
@@ -47,7 +50,7 @@ type Enforcer struct {
 	Socket string `yaml:"socket"`
 	// Keys is the file of the API keys. Default: none.
 	Keys string `yaml:"keys"`
-	// TLS encrypts both addresses. Default: not encrypted.
+	// TLS encrypts all these addresses. Default: not encrypted.
 	TLS ServerTLS `yaml:"tls"`
 	// Follow is the origin of the list: kafka, or another enforcer's URL. Default: kafka.
 	Follow string `yaml:"follow"`
@@ -80,6 +83,7 @@ type Enforcer struct {
 func (e *Enforcer) Validate(v yamlfile.Value) {
 	guarded := e.Keys != "" || e.TLS.Clients != ""
 	guard(v.Key("listen"), e.Listen, keysOrLoopback, guarded)
+	guard(v.Key("grpc"), e.GRPC, keysOrLoopback, guarded)
 	guard(v.Key("admin"), e.Admin, keysOrLoopback, guarded)
 	if place := v.Key("refuse"); !place.Faulty() && e.Refuse != http.StatusTooManyRequests && e.Refuse != http.StatusForbidden {
 		place.Faultf("write 429 or 403", "edges do not understand %d as a refusal", e.Refuse)

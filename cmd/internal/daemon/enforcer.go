@@ -18,6 +18,7 @@ import (
 	"weir/pkg/blocklist/kafkalog"
 	"weir/pkg/enforcer"
 	"weir/pkg/enforcer/crowdsec"
+	"weir/pkg/enforcer/envoy"
 	"weir/pkg/enforcer/outright"
 	"weir/pkg/enforcer/plain"
 	"weir/pkg/inline"
@@ -72,6 +73,7 @@ type RunningEnforcer struct {
 	client    topic.Log // nil without Kafka
 	follower  *follow.Follower
 	bouncers  *crowdsec.API
+	grpc      *envoy.Server // nil without enforcer.grpc
 	producers []topic.Appender
 	closeAlso func()
 }
@@ -91,6 +93,9 @@ func OpenEnforcer(_ context.Context, p *Process, client topic.Log) (*RunningEnfo
 	settings, err := r.settings()
 	if err == nil {
 		r.Enforcer, err = enforcer.Open(settings)
+	}
+	if address := p.Config.Enforcer.GRPC; err == nil && address != "" {
+		r.grpc, err = envoy.Open(envoy.Config{Decide: r.Enforcer, Listen: address, TLS: settings.TLS, Keys: settings.Keys, Logger: p.Logger, Metrics: p.Metrics})
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.closeProducers(canceled()))

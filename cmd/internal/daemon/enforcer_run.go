@@ -29,13 +29,16 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 
 	fail(r.Enforcer.Run)
 	fail(r.bouncers.Run)
+	if r.grpc != nil {
+		fail(r.grpc.Run)
+	}
 	for _, run := range r.agents() {
 		fail(run)
 	}
 
 	fail(r.follow)
 	fail(r.topics)
-	running.Go(func() { becomeReady(ctx, r.process, r.set, r.Serving()) })
+	running.Go(func() { r.becomeReady(ctx) })
 	running.Wait()
 	// Canceled means that the caller ended it.
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
@@ -99,6 +102,21 @@ func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
 
 // withoutListAfter is how long an enforcer that allows requests without a list waits for one before it is ready.
 const withoutListAfter = 10 * time.Second
+
+// becomeReady waits for all listeners, and then for a list.
+func (r *RunningEnforcer) becomeReady(ctx context.Context) {
+	if r.grpc == nil {
+		becomeReady(ctx, r.process, r.set, r.Serving())
+		return
+	}
+	select {
+	case <-r.grpc.Serving():
+	case <-ctx.Done():
+		return
+	}
+	becomeReady(ctx, r.process, r.set, r.Serving())
+	r.grpc.Ready()
+}
 
 // becomeReady makes an enforcer ready once it has a complete list, even an old one. With without_list: allow it is also
 // ready after withoutListAfter. Once ready it stays so.

@@ -1,0 +1,91 @@
+package envoy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"sync/atomic"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"weir/internal/limited"
+)
+
+// A connection is what calls know of theirs. The lock of calls guards known and running.
+type connection struct {
+	credentials.CommonAuthInfo
+	conn    net.Conn
+	from    netip.Addr // the unit of the bounds per address
+	tls     *tls.ConnectionState
+	known   bool
+	running int
+}
+
+// AuthType is for the library.
+func (c *connection) AuthType() string { return "weir" }
+
+// A handshake begins connections, encrypted or not.
+type handshake struct {
+	credentials.TransportCredentials
+}
+
+func newHandshake(c *tls.Config) handshake {
+	if c == nil {
+		return handshake{insecure.NewCredentials()}
+	}
+	return handshake{credentials.NewTLS(withHTTP2(c))}
+}
+
+// ServerHandshake encrypts a connection, and notes it for its calls.
+func (h handshake) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	limited.Shakes(accepted, true)
+	defer limited.Shakes(accepted, false)
+	conn, info, err := h.TransportCredentials.ServerHandshake(accepted)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &connection{conn: accepted, from: limited.Source(accepted.RemoteAddr())}
+	if encrypted, ok := info.(credentials.TLSInfo); ok {
+		c.tls, c.CommonAuthInfo = &encrypted.State, encrypted.CommonAuthInfo
+	}
+	return conn, c, nil
+}
+
+// Clone is for the library.
+func (h handshake) Clone() credentials.TransportCredentials {
+	return handshake{h.TransportCredentials.Clone()}
+}
+
+// ClientHandshake is never called.
+func (h handshake) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("this is a server")
+}
+
+// withHTTP2 returns settings by which clients agree on HTTP/2, as gRPC demands, also after they were read again.
+func withHTTP2(c *tls.Config) *tls.Config {
+	protocols := []string{"h2"}
+	type pair struct{ of, with *tls.Config }
+	var last atomic.Pointer[pair] // a copy for each handshake would resume no session
+	outer, ask := c.Clone(), c.GetConfigForClient
+	outer.NextProtos = protocols
+	if ask == nil {
+		return outer
+	}
+	outer.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		now, err := ask(hello)
+		if err != nil || now == nil {
+			return now, err
+		}
+		if p := last.Load(); p != nil && p.of == now {
+			return p.with, nil
+		}
+		with := now.Clone()
+		with.NextProtos = protocols
+		last.Store(&pair{now, with})
+		return with, nil
+	}
+	return outer
+}
