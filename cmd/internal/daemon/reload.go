@@ -17,10 +17,13 @@ import (
 	"weir/internal/network"
 )
 
-// The intervals between two looks for changes: of the configuration and the rules, and of keys and certificates.
 const (
-	lookEvery        = 2 * time.Second
+	// The intervals between two looks for changes: of the configuration and the rules, and of keys and certificates.
+	lookEvery        = time.Second
 	lookAtFilesEvery = time.Second
+
+	// After so many looks, files are read although they have changed since the look before.
+	unsettledLooks = 5
 )
 
 // A reloader reads the configuration again when one of its files has changed, and on SIGHUP.
@@ -30,6 +33,8 @@ type reloader struct {
 	options config.Options
 	current *config.Config
 	files   string // look of the files when they were last read
+	seen    string // the last look
+	changes int    // looks since the files were read, each different from the one before
 	hangup  <-chan os.Signal
 	refused bool // whether the configuration that was read last was refused
 
@@ -69,12 +74,25 @@ func (r *reloader) run(ctx context.Context) {
 		case <-r.hangup:
 			r.reload()
 		case <-ticker.C:
-			if files := look(r.current); files != r.files {
+			if r.changed(look(r.current)) {
 				r.reload()
 			}
 			r.showSuccess()
 		}
 	}
+}
+
+// changed reports whether files that look like this are to be read. While they change, they may be half written: half a
+// file of rules can be a valid one, without the modes of its rules or its allow entries.
+func (r *reloader) changed(files string) bool {
+	settled := files == r.seen
+	r.seen = files
+	if files == r.files {
+		r.changes = 0
+		return false
+	}
+	r.changes++
+	return settled || r.changes > unsettledLooks
 }
 
 var errNoRules = errors.New("there are no rules: write rules.yaml next to weir.yaml")
@@ -83,7 +101,7 @@ var errNoRules = errors.New("there are no rules: write rules.yaml next to weir.y
 func (r *reloader) reload() {
 	r.process.notifyReloading()
 	defer r.process.notifyReloaded()
-	r.files = look(r.current) // before reading, so that a change meanwhile is read at the next look
+	r.files, r.changes = look(r.current), 0 // before reading, so that a change meanwhile is read at the next look
 	next, warnings, err := config.Load(r.options)
 	for _, warning := range warnings {
 		r.process.Logger.Warn(warning.String())
