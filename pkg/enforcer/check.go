@@ -98,12 +98,16 @@ func (e *Enforcer) logClientSettings(a *asking, known bool, edge netip.Addr) {
 // denyWithoutList refuses while there is no list, not even an old one.
 func (e *Enforcer) denyWithoutList(w http.ResponseWriter, d *dialect) {
 	e.metrics.withoutList.Inc()
-	status := d.refusal
-	if status == http.StatusTooManyRequests {
-		status = http.StatusServiceUnavailable
-	}
 	w.Header().Set(markField, markRefused+markWithoutList)
-	writeProblem(w, problemf(status, "there is no blocklist yet"))
+	writeProblem(w, problemf(d.statusWithout(), "there is no blocklist yet"))
+}
+
+// statusWithout is the status of a refusal that is not the client's fault, where the edge understands it.
+func (d *dialect) statusWithout() int {
+	if d.refusal == http.StatusTooManyRequests {
+		return http.StatusServiceUnavailable
+	}
+	return d.refusal
 }
 
 // answer passes or refuses: by the list's answer first, then by the limits of inline rules.

@@ -16,7 +16,7 @@ import (
 type counts struct {
 	Rule   string        `json:"rule"`
 	Key    string        `json:"key"`
-	Where  string        `json:"where"` // memory, or none where nothing is remembered
+	Where  string        `json:"where"` // memory or store, or none where nothing is remembered
 	At     time.Time     `json:"at"`
 	Newest *time.Time    `json:"newest"`
 	Limits []limitCounts `json:"limits"`
@@ -49,6 +49,10 @@ func (e *Enforcer) countsOf(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	answer := counts{Rule: of.Name, Key: key, Where: "none", At: e.config.Now().UTC(), Limits: []limitCounts{}}
+	where := "memory"
+	if e.shared != nil {
+		where = "store"
+	}
 	var none window.State
 	count := func(s *window.State, at int64) {
 		for j, limit := range of.Limits {
@@ -61,7 +65,7 @@ func (e *Enforcer) countsOf(w http.ResponseWriter, r *http.Request) error {
 	}
 	known, err := e.inline.Peek(r.Context(), l.enforced, []byte(key), func(s *window.State, at int64) {
 		count(s, at)
-		answer.Where, answer.At = "memory", time.UnixMilli(at).UTC()
+		answer.Where, answer.At = where, time.UnixMilli(at).UTC()
 		answer.Newest = new(time.UnixMilli(s.Newest()).UTC())
 	})
 	if err != nil {
@@ -105,6 +109,9 @@ func (e *Enforcer) top(w http.ResponseWriter, r *http.Request) error {
 			return problemf(http.StatusBadRequest, "n is how many keys: 1 to %d", mostTop)
 		}
 	}
+	if e.memory == nil {
+		return problemf(http.StatusNotImplemented, "inline rules count in %s, which cannot be searched for the heaviest keys; ask about one key with /v1/keys", e.config.InlineStore.Name)
+	}
 	ruling := e.ruling.Load()
 	leave, err := e.mayFind(r) // it looks at all keys
 	if err != nil {
@@ -127,7 +134,7 @@ func (e *Enforcer) heaviest(ruling *ruling, name string, n int) []heavyKey {
 	}
 
 	all := []heavyKey{}
-	e.inline.All(rules, func(of *inline.Rule, key string, s *window.State, at int64) {
+	e.memory.All(rules, func(of *inline.Rule, key string, s *window.State, at int64) {
 		one := heavyKey{Rule: of.Name, Key: key}
 		for j, limit := range ruling.Rules.Rules[indexes[of]].Limits {
 			count := of.Policy.Count(s, j, at)

@@ -42,6 +42,7 @@ import (
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
 	"weir/pkg/inline"
+	"weir/pkg/inline/stored"
 	"weir/pkg/rule"
 )
 
@@ -77,6 +78,8 @@ type Config struct {
 
 	// Inline bounds the memory for inline rules.
 	Inline inline.Config
+	// InlineStore counts them instead, and others count there too; nil is the memory.
+	InlineStore *InlineStore
 	// History takes the attempts at inline rules; nil is none.
 	History *History
 
@@ -93,7 +96,8 @@ type Enforcer struct {
 	config   Config
 	plain    *dialect // of checkPath itself
 	ruling   atomic.Pointer[ruling]
-	inline   *inline.Memory
+	inline   inline.Store
+	memory   *inline.Memory // nil where a store is shared
 	history  *history // nil when attempts are not kept
 	metrics  *metrics
 	faults   *telemetry.Faults
@@ -101,6 +105,11 @@ type Enforcer struct {
 	outbox   *outbox    // nil when no orders are accepted
 	giving   sync.Mutex // held while an order goes to the outbox and into the list
 	commands *commands
+
+	shared       *stored.Store // nil without; with its metrics
+	storeMetrics *storeMetrics
+	storeAway    func() bool
+
 	pages    origin.Pages
 	finding  *limited.Places // places for searches of the list
 	listing  *limited.Places // places for answers with the complete list
@@ -125,14 +134,18 @@ func Open(c Config) (*Enforcer, error) {
 		c.Now = time.Now
 	}
 	c.Inline.Now = c.Now
-	memory := inline.New(c.Inline)
 	e := &Enforcer{
-		config: c, plain: anyEdge(c.Refusal), inline: memory, metrics: newMetrics(c.Metrics, c.Set, memory, c.Now),
+		config: c, plain: anyEdge(c.Refusal),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing), turns: newTurns(),
 	}
 
 	e.history = newHistory(&c, e.faults)
+	e.openInline(&c)
+	e.metrics = newMetrics(c.Metrics, c.Set, e.inline, c.Now)
+	if e.shared != nil {
+		e.storeMetrics = newStoreMetrics(c.Metrics, e.storeAway)
+	}
 	if err := e.Rule(c.Ruling); err != nil {
 		return nil, err
 	}
@@ -176,7 +189,11 @@ func (e *Enforcer) Serving() <-chan struct{} { return e.serving }
 
 // Rule sets other rules, other trusted proxies, and other fields. Keys of inline rules keep what they have counted.
 func (e *Enforcer) Rule(r Ruling) error {
-	next, err := newRuling(r, e.metrics, e.ruling.Load())
+	enforcers := 0
+	if own := e.config.InlineStore; own != nil {
+		enforcers = max(1, own.Enforcers)
+	}
+	next, err := newRuling(r, e.metrics, enforcers, e.ruling.Load())
 	if err != nil {
 		return err
 	}
@@ -231,6 +248,9 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	e.drain(server)
 	stopSending()
 	running.Wait()
+	if e.shared != nil {
+		e.shared.Close()
+	}
 	return err
 }
 

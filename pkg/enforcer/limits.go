@@ -24,7 +24,8 @@ type limits struct {
 }
 
 // newLimits makes the limits of a rule. Limits that stay the same keep their policy, so that its states stay the same.
-func newLimits(of *rule.Rule, m *metrics, before *ruling) (limits, error) {
+// Enforcers is how many share a store; 0 without one.
+func newLimits(of *rule.Rule, m *metrics, enforcers int, before *ruling) (limits, error) {
 	if !of.Inline {
 		return limits{}, nil
 	}
@@ -50,9 +51,27 @@ func newLimits(of *rule.Rule, m *metrics, before *ruling) (limits, error) {
 		}
 	}
 
-	l.enforced = &inline.Rule{Name: of.Name, Policy: counts, Shadow: of.Mode == rule.Shadow}
-	l.shadow = &inline.Rule{Name: of.Name, Policy: counts, Shadow: true}
+	l.enforced = &inline.Rule{Name: of.Name, Policy: counts, Shadow: of.Mode == rule.Shadow, OnError: of.OnError}
+	l.shadow = &inline.Rule{Name: of.Name, Policy: counts, Shadow: true, OnError: of.OnError}
+	if of.OnError == inline.Local && enforcers > 0 {
+		share, err := l.shareOf(of, enforcers, before)
+		if err != nil {
+			return l, fmt.Errorf("the share of the rule %s: %w", of.Name, err)
+		}
+		l.enforced.Local = &inline.Rule{Name: of.Name, Policy: share, Shadow: l.enforced.Shadow}
+		l.shadow.Local = &inline.Rule{Name: of.Name, Policy: share, Shadow: true}
+	}
 	return l, nil
+}
+
+// shareOf is the limits that this enforcer counts by while the store fails.
+func (l *limits) shareOf(of *rule.Rule, enforcers int, before *ruling) (*window.Policy, error) {
+	if before != nil {
+		if _, i := before.Rules.Rule(of.Name); i >= 0 && before.limits[i].definition == l.definition && before.limits[i].enforced != nil && before.limits[i].enforced.Local != nil {
+			return before.limits[i].enforced.Local.Policy, nil
+		}
+	}
+	return of.InlineShare(enforcers)
 }
 
 // An attempt is the memory for what a request wants from inline limits.
@@ -109,13 +128,14 @@ func (e *Enforcer) limitsNow(r *ruling, i int, now int64) *inline.Rule {
 
 // take decides an attempt, and counts the answers.
 func (e *Enforcer) take(r *ruling, t *attempt) {
-	// A Memory never fails.
+	// Neither a Memory nor a Guard fails.
 	if t.request == "" {
 		_ = e.inline.Take(context.Background(), &t.verdict, t.wants)
 	} else {
 		// nginx asks again after an internal redirect, and then perhaps with another method.
 		_ = e.inline.TakeOnce(context.Background(), &t.verdict, t.request, t.wants)
 	}
+	e.countStore(&t.verdict)
 	if e.history != nil {
 		e.history.attempted(r, t, e.config.Now().UnixMilli())
 	}
@@ -149,6 +169,10 @@ func (e *Enforcer) takeFor(w http.ResponseWriter, d *dialect, a *asking) (refuse
 		name := a.ruling.Rules.Rules[i].Name
 		a.ruling.counts[i].refused.Inc()
 		w.Header().Set(markField, markRefused+name)
+		if t.verdict.OnError == inline.Refuse {
+			e.refuseWithoutStore(w, d.statusWithout(), t)
+			return true, "", false
+		}
 		e.refuseTake(w, d.refusal, a.ruling, t, a.request.UnixMilli, nil)
 		return true, "", false
 	}
@@ -172,6 +196,13 @@ func (e *Enforcer) describe(header http.Header, r *ruling, t *attempt, now int64
 		header[attemptField] = []string{t.verdict.Attempt.String()}
 	}
 	decides := t.verdict.Decides
+	switch t.verdict.OnError {
+	case inline.Allow, inline.Refuse:
+		header[storeField] = []string{t.verdict.OnError.String()}
+		return
+	case inline.Local:
+		header[storeField] = []string{t.verdict.OnError.String()}
+	}
 	if t.wants[decides].Rule.Shadow {
 		return
 	}
@@ -181,6 +212,23 @@ func (e *Enforcer) describe(header http.Header, r *ruling, t *attempt, now int64
 		seconds = strconv.FormatInt(secondsUntil(taken.Again, now), 10)
 	}
 	e.limitHeaders(header, all, &all[taken.Limit], taken.Remaining, seconds)
+}
+
+// A storeRefusal is the answer to an attempt that is refused because the store does not answer.
+type storeRefusal struct {
+	problem
+	Admitted bool   `json:"admitted"`
+	Rule     string `json:"rule"`
+	Store    string `json:"store"`
+}
+
+func (e *Enforcer) refuseWithoutStore(w http.ResponseWriter, status int, t *attempt) {
+	header, word := w.Header(), t.verdict.OnError.String()
+	header[storeField] = []string{word}
+	header.Set("Retry-After", "1")
+	rule := t.wants[t.verdict.Decides].Rule.Name
+	writeAs(w, status, "application/problem+json", storeRefusal{Rule: rule, Store: word,
+		problem: problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: "The store in which the rule " + rule + " counts does not answer."}})
 }
 
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"

@@ -24,7 +24,7 @@ type metrics struct {
 // ruleCounts count the checks that a rule's entries decided.
 type ruleCounts struct{ refused, shadow prometheus.Counter }
 
-func newMetrics(r prometheus.Registerer, set *blocklist.Set, memory *inline.Memory, now func() time.Time) *metrics {
+func newMetrics(r prometheus.Registerer, set *blocklist.Set, store inline.Store, now func() time.Time) *metrics {
 	m := &metrics{
 		checks: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_checks_total",
 			Help: "Checks, by answer and by the rule that decided it."}, []string{"rule", "answer"})),
@@ -47,7 +47,7 @@ func newMetrics(r prometheus.Registerer, set *blocklist.Set, memory *inline.Memo
 	m.ruleCounts(blocklist.ManualRule) // begin at 0, as those of the rules do
 	if r != nil {
 		m.ofList(r, set, now)
-		ofMemory(r, memory)
+		ofMemory(r, store)
 	}
 
 	return m
@@ -69,14 +69,14 @@ func (m *metrics) ofList(r prometheus.Registerer, set *blocklist.Set, now func()
 }
 
 // ofMemory registers metrics of the memory for inline rules.
-func ofMemory(r prometheus.Registerer, memory *inline.Memory) {
+func ofMemory(r prometheus.Registerer, store inline.Store) {
 	read := func(name, help string, value func(inline.Stats) float64) {
-		g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_inline_" + name, Help: help}, func() float64 { return value(memory.Stats()) })
+		g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "weir_inline_" + name, Help: help}, func() float64 { return value(store.Stats()) })
 		r.Unregister(g)
 		r.MustRegister(g)
 	}
 	count := func(name, help string, value func(inline.Stats) float64) {
-		c := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_inline_" + name, Help: help}, func() float64 { return value(memory.Stats()) })
+		c := prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "weir_inline_" + name, Help: help}, func() float64 { return value(store.Stats()) })
 		r.Unregister(c)
 		r.MustRegister(c)
 	}

@@ -50,7 +50,7 @@ var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.Mus
 // A fieldHeader is the header of a further field.
 type fieldHeader struct{ field, header string }
 
-func newRuling(of Ruling, m *metrics, before *ruling) (*ruling, error) {
+func newRuling(of Ruling, m *metrics, enforcers int, before *ruling) (*ruling, error) {
 	r := &ruling{Ruling: of, forwarded: http.CanonicalHeaderKey(of.Header), requestID: http.CanonicalHeaderKey(of.RequestID)}
 	r.askings.New = func() any { return newAsking(r) }
 	r.elsewhere = of.Rules.Sparing(append(of.Client.Trusted(), thisMachine...))
@@ -60,7 +60,7 @@ func newRuling(of Ruling, m *metrics, before *ruling) (*ruling, error) {
 
 	for _, one := range of.Rules.Rules {
 		r.counts = append(r.counts, m.ruleCounts(one.Name))
-		limits, err := newLimits(one, m, before)
+		limits, err := newLimits(one, m, enforcers, before)
 		if err != nil {
 			return nil, err
 		}

@@ -43,6 +43,7 @@ type takeAnswer struct {
 	Again     *time.Time   `json:"again,omitempty"`   // when such an attempt is admitted, where none comes before
 	Shadow    bool         `json:"shadow,omitempty"`  // the rule would refuse it if it enforced
 	Allowed   bool         `json:"allowed,omitempty"` // the rule leaves it alone
+	Store     string       `json:"store,omitempty"`   // ok, or the answer without the store: allow, refuse, local
 	Rules     []takeAnswer `json:"rules,omitempty"`
 }
 
@@ -212,7 +213,7 @@ func (e *Enforcer) answerTake(w http.ResponseWriter, a *asking, answers []takeAn
 	if len(places) > 0 {
 		e.take(a.ruling, t)
 		about = places[t.verdict.Decides]
-		answer.Admitted = t.verdict.Admitted
+		answer.Admitted, answer.Store = t.verdict.Admitted, e.storeWord(&t.verdict)
 		if t.verdict.Attempt != (inline.ID{}) {
 			answer.Attempt = t.verdict.Attempt.String()
 		}
@@ -222,9 +223,13 @@ func (e *Enforcer) answerTake(w http.ResponseWriter, a *asking, answers []takeAn
 	}
 
 	one := answers[about]
-	one.Admitted, one.Attempt = answer.Admitted, answer.Attempt
+	one.Admitted, one.Attempt, one.Store = answer.Admitted, answer.Attempt, answer.Store
 	if len(answers) > 1 {
 		one.Rules = answers
+	}
+	if !one.Admitted && t.verdict.OnError == inline.Refuse {
+		e.refuseWithoutStore(w, http.StatusServiceUnavailable, t)
+		return
 	}
 	if !one.Admitted {
 		e.refuseTake(w, http.StatusTooManyRequests, a.ruling, t, now, one)
@@ -241,6 +246,9 @@ func (o *takeAnswer) taken(t *attempt, j int, l *limits) {
 	taken, rule := &t.verdict.Taken[j], t.wants[j].Rule
 	o.Admitted = taken.Admitted || rule.Shadow
 	o.Shadow = rule.Shadow && !taken.Admitted
+	if without := t.verdict.OnError; without == inline.Allow || without == inline.Refuse || without == inline.Local && rule.OnError != inline.Local {
+		return // nothing is known of the limit
+	}
 	o.Limit, o.Remaining = l.policies[taken.Limit].limit, &taken.Remaining
 	if taken.Again != window.Never {
 		again := time.UnixMilli(taken.Again).UTC()
@@ -280,14 +288,25 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 	if errors.Is(err, inline.ErrNotCounted) {
 		return problemf(http.StatusNotFound, "the rule %q has counted nothing of the attempt %q, so there is nothing to settle", asked.Rule, asked.Attempt)
 	}
-	if err != nil {
+	if errors.Is(err, inline.ErrUnknown) {
 		e.metrics.unsettled.Inc()
-		return problemf(http.StatusNotFound, "the attempt %q cannot be settled: it is older than %s, it was refused, or this enforcer did not decide it since it started", asked.Attempt, e.inline.Settleable())
+		return problemf(http.StatusNotFound, "the attempt %q cannot be settled: it is older than %s, it was refused, or %s", asked.Attempt, e.inline.Settleable(), e.notHere())
+	}
+	if err != nil {
+		return problemf(http.StatusServiceUnavailable, "the attempt %q cannot be settled now; try again: %s", asked.Attempt, err)
 	}
 	e.metrics.settled.Inc()
 	e.history.settled(id, asked.Rule, *asked.Cost, when)
 	writeJSON(w, http.StatusOK, asked)
 	return nil
+}
+
+// notHere is why an attempt may be unknown that is neither old nor refused.
+func (e *Enforcer) notHere() string {
+	if e.shared != nil {
+		return "it was counted elsewhere while the store failed"
+	}
+	return "this enforcer did not decide it since it started"
 }
 
 // settle settles an attempt at one rule, or at all without one. It returns when, if the store states it.

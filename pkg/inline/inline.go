@@ -60,7 +60,26 @@ type Rule struct {
 	Name   string
 	Policy *window.Policy
 	Shadow bool // it counts, and refuses nothing
+
+	// OnError is the answer while a Store that is beyond this process fails; Answered is taken for Allow. Local, which is
+	// nil unless OnError is Local, has this process's share of the limits.
+	OnError OnError
+	Local   *Rule
 }
+
+// OnError is who answers an attempt: the Store, or what its rules say for the time that the Store fails.
+type OnError uint8
+
+// The answers.
+const (
+	Answered OnError = iota // by the Store
+	Allow                   // admitted, and not counted
+	Refuse                  // refused, and not counted
+	Local                   // counted in this process
+)
+
+// String is the word for it, as in rules.
+func (o OnError) String() string { return [...]string{"ok", "allow", "refuse", "local"}[o] }
 
 // A Want is an attempt at the limits of one key.
 type Want struct {
@@ -86,6 +105,7 @@ type Verdict struct {
 	Attempt  ID             // to settle it by; zero where nothing was counted
 	Decides  int            // the Want that refuses, or else has the fewest hits left; -1 without any
 	Taken    []window.Taken // of each Want; of those that only others refused, as if nothing had been asked
+	OnError  OnError        // of the Want that decides; of Allow and Refuse, Taken has neither Limit nor Remaining
 
 	id    ID // the rest is the work space of a Memory
 	names []byte
@@ -95,7 +115,7 @@ type Verdict struct {
 
 // Begin makes a Verdict ready for the answers to some Wants. It is for those who write a Store.
 func (v *Verdict) Begin(wants []Want) {
-	v.Moment, v.Admitted, v.Attempt, v.Decides = Moment{}, true, ID{}, -1
+	v.Moment, v.Admitted, v.Attempt, v.Decides, v.OnError = Moment{}, true, ID{}, -1, Answered
 	v.Taken = slices.Grow(v.Taken[:0], len(wants))[:len(wants)]
 }
 
@@ -130,6 +150,9 @@ var ErrUnknown = errors.New("no such attempt")
 
 // ErrNotCounted reports that a rule has counted nothing of an attempt, so that there is nothing to settle.
 var ErrNotCounted = errors.New("the rule has counted nothing of the attempt")
+
+// ErrBusy reports that a Store works, but could not decide in time because too many others ask for the same key.
+var ErrBusy = errors.New("too many attempts at one key")
 
 // Stats are the sizes of a Memory, and its losses so far. Keys that count nothing any more and attempts that are too old
 // to be settled are among the sizes until others take their place.

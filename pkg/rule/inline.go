@@ -2,6 +2,7 @@ package rule
 
 import (
 	"weir/internal/yamlfile"
+	"weir/pkg/inline"
 	"weir/pkg/request"
 	"weir/pkg/window"
 )
@@ -14,6 +15,19 @@ func (r *Rule) CountsLog() bool { return !r.Inline || r.AlsoLog }
 func (r *Rule) InlinePolicy() (*window.Policy, error) {
 	c := r.windowConfig()
 	c.Remember, c.Block = r.Remember, window.Block{For: DefaultFor, Forget: DefaultForget}
+	return window.New(c)
+}
+
+// InlineShare is InlinePolicy with an equal share of the limits for each of some enforcers: at least one hit.
+func (r *Rule) InlineShare(enforcers int) (*window.Policy, error) {
+	c := r.windowConfig()
+	c.Remember, c.Block = r.Remember, window.Block{For: DefaultFor, Forget: DefaultForget}
+	for i := range c.Limits {
+		c.Limits[i].Hits = max(1, c.Limits[i].Hits/int64(enforcers))
+	}
+	if c.Burst /= int64(enforcers); r.Burst > 0 && r.Algorithm == window.Token {
+		c.Burst = max(1, c.Burst) // 0 would be the limit
+	}
 	return window.New(c)
 }
 
@@ -86,6 +100,24 @@ func (s *inlineSpec) FromYAML(v yamlfile.Value) {
 	var long inlineMap
 	v.Decode(&long)
 	s.On, s.AlsoLog = true, bool(long.Also)
+}
+
+// An onErrorWord is the answer while a store fails.
+type onErrorWord inline.OnError
+
+var onErrorWords = []string{inline.Allow.String(), inline.Refuse.String(), inline.Local.String()}
+
+// FromYAML reads allow, refuse or local.
+func (o *onErrorWord) FromYAML(v yamlfile.Value) {
+	*o = onErrorWord(int(inline.Allow) + max(0, word(v, "answer while the store fails", onErrorWords)))
+}
+
+// onError is the answer of an inline rule.
+func (s *inlineSpec) onError(written inline.OnError) inline.OnError {
+	if s.On && written == inline.Answered {
+		return inline.Allow
+	}
+	return written
 }
 
 // checkInline finds what an inline rule cannot have, because it is decided before the request is served.

@@ -43,6 +43,7 @@ import (
 	"time"
 
 	"weir/internal/yamlfile"
+	"weir/pkg/inline"
 	"weir/pkg/request"
 	"weir/pkg/window"
 )
@@ -74,9 +75,10 @@ type Rule struct {
 	Count       Count
 	Block       Block
 	Mode        Mode
-	Remember    int  // hits of a key that are remembered; 0 is window.DefaultRemember
-	Inline      bool // decided by an enforcer before the request is served
-	AlsoLog     bool // collectors and aggregators count an inline rule too
+	Remember    int            // hits of a key that are remembered; 0 is window.DefaultRemember
+	Inline      bool           // decided by an enforcer before the request is served
+	AlsoLog     bool           // collectors and aggregators count an inline rule too
+	OnError     inline.OnError // of an inline rule, while its store fails
 
 	match, cost *expression // nil: every request, one hit
 	cover       *expression // match as far as it can be decided before the response; nil covers all

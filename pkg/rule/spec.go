@@ -5,6 +5,7 @@ import (
 
 	"weir/internal/duration"
 	"weir/internal/yamlfile"
+	"weir/pkg/inline"
 	"weir/pkg/window"
 )
 
@@ -30,6 +31,7 @@ type ruleSpec struct {
 	Mode        Mode          `yaml:"mode"`
 	Remember    rememberSpec  `yaml:"remember"`
 	Inline      inlineSpec    `yaml:"inline"`
+	OnError     onErrorWord   `yaml:"on_error"`
 
 	place yamlfile.Fault
 }
@@ -71,6 +73,8 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	}
 	if r.Inline.On {
 		r.checkInline(v)
+	} else if place := v.Key("on_error"); v.Has("on_error") && !place.Faulty() {
+		place.Faultf("write inline: true, or leave it out", "on_error is for rules that are decided inline")
 	}
 	if !v.Key("block").Faulty() && r.countsLog() {
 		r.checkBlock(v)
@@ -91,7 +95,7 @@ func (r *ruleSpec) rule() *Rule {
 	rule := &Rule{
 		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
 		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
-		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog,
+		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers},
 		match: r.Match.compiled, place: r.place,
 	}

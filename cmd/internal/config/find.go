@@ -64,7 +64,7 @@ func (c *Config) resolve() {
 func (c *Config) paths() []*string {
 	kafka, enforcer := &c.Kafka, &c.Enforcer
 	paths := []*string{
-		&kafka.TLS.CA, &kafka.TLS.Cert, &kafka.TLS.Key, &kafka.SASL.PasswordFile, &c.Store.PasswordFile,
+		&kafka.TLS.CA, &kafka.TLS.Cert, &kafka.TLS.Key, &kafka.SASL.PasswordFile, &c.Store.PasswordFile, &c.Inline.Store.PasswordFile,
 		&c.Collector.Keys, &c.Aggregator.Keys, &enforcer.Keys,
 		&enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
 	}
@@ -117,6 +117,7 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 	client("kafka.tls", c.Kafka.TLS)
 	add("kafka.sasl.password_file", c.Kafka.SASL.PasswordFile)
 	add("store.password_file", c.Store.PasswordFile)
+	add("inline.store.password_file", c.Inline.Store.PasswordFile)
 	server("collector", c.Collector.Keys, c.Collector.TLS)
 	for i, s := range c.Collector.Sources {
 		section := fmt.Sprintf("collector.sources.%d", i)
@@ -181,6 +182,7 @@ func Keys() []string {
 		{"enforcer.nftables.", NFTables{}},
 		{"enforcer.haproxy.", HAProxy{}},
 		{"inline.", Inline{}},
+		{"inline.store.", InlineStore{}},
 	} {
 		for _, name := range yamlfile.Names(section.sample) {
 			keys = append(keys, section.path+name)

@@ -10,8 +10,14 @@ import (
 
 // Inline configures where inline rules count.
 type Inline struct {
-	// Store is memory: each enforcer counts for itself, and begins at zero when it starts. Default: memory.
-	Store string `yaml:"store"`
+	// Store is memory: each enforcer counts for itself, and begins at zero when it starts; or a Redis, in which all
+	// enforcers count together. Default: memory.
+	Store InlineStore `yaml:"store"`
+	// Budget is how long a request waits for the store; then on_error of the rule decides. Default: 20ms.
+	Budget duration.Duration `yaml:"budget"`
+	// Enforcers is how many enforcers share the store. A rule with on_error: local gives each its part of the limits while
+	// the store fails. Default: 1.
+	Enforcers int `yaml:"enforcers"`
 	// Keys is how many keys of inline rules are kept at most; of more, one that was not asked for long begins at zero.
 	// Default: 1000000.
 	Keys int `yaml:"keys"`
@@ -30,12 +36,51 @@ const (
 	leastInline  = 1000
 	mostInline   = 100_000_000
 	longestToSet = 24 * time.Hour
+
+	longestBudget = 5 * time.Second
+	mostEnforcers = 10_000
 )
+
+// An InlineStore is where enforcers count inline rules together; without Redis it is the memory of each.
+type InlineStore struct {
+	// Redis is the server's URL, in the forms of store.redis. Default: none, and the store is memory.
+	Redis string `yaml:"redis"`
+	// User is our name. Default: Redis's default user.
+	User string `yaml:"user"`
+	// PasswordFile contains only the password. Default: no password.
+	PasswordFile string `yaml:"password_file"`
+}
+
+const writeInlineStore = `write memory, or {redis: "redis://host:6379/0"}`
+
+// FromYAML reads the word memory, or a map.
+func (s *InlineStore) FromYAML(v yamlfile.Value) {
+	*s = InlineStore{}
+	if text, ok := v.Scalar(); ok {
+		if text != "memory" {
+			v.Faultf(writeInlineStore, "the store %q is not known", text)
+		}
+		return
+	}
+
+	type plain InlineStore // without methods, or Decode would call FromYAML again
+	if !v.Decode((*plain)(s)) {
+		return
+	}
+	if s.Redis == "" {
+		v.Faultf(writeInlineStore, "the store of inline rules names no Redis")
+	} else if err := checkRedis(s.Redis); err != nil {
+		v.Key("redis").Fault(err)
+	}
+}
 
 // Validate checks the sizes.
 func (i *Inline) Validate(v yamlfile.Value) {
-	if place := v.Key("store"); !place.Faulty() && i.Store != "memory" {
-		place.Faultf("write memory", "the store %q is not known", i.Store)
+	if place := v.Key("budget"); !place.Faulty() && (i.Budget < duration.Duration(time.Millisecond) || time.Duration(i.Budget) > longestBudget) {
+		place.Faultf("write 1ms to 5s", "requests cannot wait %s for the store", i.Budget)
+	}
+	if place := v.Key("enforcers"); !place.Faulty() && (i.Enforcers < 1 || i.Enforcers > mostEnforcers) {
+		place.Faultf("write 1 to 10000", "%d enforcers are not possible", i.Enforcers)
 	}
 	for name, n := range map[string]int{"keys": i.Keys, "attempts": i.Attempts} {
 		if place := v.Key(name); !place.Faulty() && (n < leastInline || n > mostInline) {

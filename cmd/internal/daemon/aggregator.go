@@ -168,6 +168,17 @@ func RedisOptions(c *config.Config) (redis.Options, error) {
 	return redis.Options{URL: c.Store.Redis, User: c.Store.User, Password: password, ReadPassword: again, Prefix: c.Kafka.Prefix, Expire: expiry(c)}, nil
 }
 
+// InlineRedisOptions returns the options for the Redis that counts inline rules.
+func InlineRedisOptions(c *config.Config) (redis.Options, error) {
+	file := c.Inline.Store.PasswordFile
+	password, err := passwordIn(file)
+	if err != nil {
+		return redis.Options{}, fmt.Errorf("inline.store: %w", err)
+	}
+	again := func() (string, error) { return passwordIn(file) }
+	return redis.Options{URL: c.Inline.Store.Redis, User: c.Inline.Store.User, Password: password, ReadPassword: again, Prefix: c.Kafka.Prefix + "inline:"}, nil
+}
+
 // passwordIn reads a password from a file, without line breaks at its end; "" when no file is named.
 func passwordIn(path string) (string, error) {
 	if path == "" {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/netip"
 	"path/filepath"
@@ -76,11 +77,12 @@ type RunningEnforcer struct {
 	grpc      *envoy.Server // nil without enforcer.grpc
 	producers []topic.Appender
 	closeAlso func()
+	inline    io.Closer // nil without a store that others share
 }
 
 // OpenEnforcer makes the enforcer that the configuration describes. It does not wait for Kafka: until Kafka answers the
 // enforcer serves the last complete list. The client is nil when the configuration has no Kafka.
-func OpenEnforcer(_ context.Context, p *Process, client topic.Log) (*RunningEnforcer, error) {
+func OpenEnforcer(ctx context.Context, p *Process, client topic.Log) (*RunningEnforcer, error) {
 	if p.Config.RuleSet == nil {
 		return nil, exit.Wrong(errNoRules)
 	}
@@ -90,7 +92,7 @@ func OpenEnforcer(_ context.Context, p *Process, client topic.Log) (*RunningEnfo
 		return nil, exit.Wrong(err)
 	}
 
-	settings, err := r.settings()
+	settings, err := r.settings(ctx)
 	if err == nil {
 		r.Enforcer, err = enforcer.Open(settings)
 	}
@@ -98,7 +100,7 @@ func OpenEnforcer(_ context.Context, p *Process, client topic.Log) (*RunningEnfo
 		r.grpc, err = envoy.Open(envoy.Config{Decide: r.Enforcer, Listen: address, TLS: settings.TLS, Keys: settings.Keys, Logger: p.Logger, Metrics: p.Metrics})
 	}
 	if err != nil {
-		return nil, errors.Join(err, r.closeProducers(canceled()))
+		return nil, errors.Join(err, r.closeProducers(canceled()), r.closeInlineStore())
 	}
 
 	r.mount()
@@ -122,7 +124,7 @@ func (r *RunningEnforcer) openFollower() (*follow.Follower, error) {
 	return follow.NewFromUpstream(to, upstream)
 }
 
-func (r *RunningEnforcer) settings() (enforcer.Config, error) {
+func (r *RunningEnforcer) settings(ctx context.Context) (enforcer.Config, error) {
 	p, c := r.process, r.process.Config
 	settings := enforcer.Config{
 		Set: r.set, Listen: c.Enforcer.Listen, Socket: c.Enforcer.Socket, Refusal: c.Enforcer.Refuse, LimitHeaders: limitHeaders[c.Enforcer.LimitHeaders],
@@ -138,6 +140,9 @@ func (r *RunningEnforcer) settings() (enforcer.Config, error) {
 	}
 
 	var err error
+	if settings.InlineStore, err = r.openInlineStore(ctx); err != nil {
+		return settings, exit.Wrong(err)
+	}
 	if settings.Ruling, err = rulingOf(c); err != nil {
 		return settings, err
 	}
@@ -251,7 +256,7 @@ func (r *RunningEnforcer) Close() error {
 	defer cancel()
 	err := r.closeProducers(ctx)
 	r.closeAlso()
-	return err
+	return errors.Join(err, r.closeInlineStore())
 }
 
 func (r *RunningEnforcer) closeProducers(ctx context.Context) error {

@@ -165,7 +165,10 @@ func enforcerMetrics(t *testing.T) (metrics string) {
 	broker := newMortal(t)
 	e := newEdge(t, broker.yaml(), "  grpc: "+port.Reserve(t, "127.0.0.1")+"\n  nftables: {on: true}\n  haproxy: {socket: haproxy.sock, map: blocked.map}\n")
 	e.write("rules.yaml", "rules:\n  - {name: per-ip, key: ip, limits: [10/min]}\n  - {name: at-once, key: ip, limits: [10/min], inline: true}\n")
-	e.change = func(c *config.Config) { c.Enforcer.DryRun = true }
+	e.change = func(c *config.Config) {
+		c.Enforcer.DryRun = true
+		c.Inline.Store.Redis = "redis://127.0.0.1:1" // its metrics are there before it is
+	}
 	e.start()
 	p := newPublisher(t, kafka.Config{Brokers: []string{broker.config.Listen}, Prefix: "weir."}, e.process.Config)
 	p.block("203.0.113.7")

@@ -77,7 +77,7 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // Open connects, and checks that Redis can be used.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	client, err := dial(o)
+	client, err := Dial(o)
 	if err != nil {
 		return nil, err
 	}
@@ -90,15 +90,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 // Check reports whether a Redis can be reached and keeps its data. It changes nothing there.
 func Check(ctx context.Context, o Options) error {
-	client, err := dial(o)
+	client, err := Dial(o)
 	if err != nil {
 		return err
 	}
-	s := &Store{client: client}
-	return errors.Join(s.eachMaster(ctx, refuseEviction), s.Close())
+	return errors.Join(CheckClient(ctx, client), client.Close())
 }
 
-func dial(o Options) (goredis.UniversalClient, error) {
+// CheckClient is Check by a client that Dial made.
+func CheckClient(ctx context.Context, client goredis.UniversalClient) error {
+	return (&Store{client: client}).eachMaster(ctx, refuseEviction)
+}
+
+// Dial makes a client of the server that Options name, for other stores in Redis. It does not connect yet.
+func Dial(o Options) (goredis.UniversalClient, error) {
 	u, err := parseURL(o.URL)
 	if err != nil {
 		return nil, err
@@ -167,6 +172,9 @@ func (s *Store) eachMaster(ctx context.Context, check func(context.Context, *gor
 	return fmt.Errorf("opening Redis: a client of type %T", s.client)
 }
 
+// ErrEvicts reports a Redis that would silently lose counts.
+var ErrEvicts = errors.New("drops keys when it is full")
+
 var policyLine = regexp.MustCompile(`(?m)^maxmemory_policy:(\S+)`)
 
 func refuseEviction(ctx context.Context, client *goredis.Client) error {
@@ -184,8 +192,8 @@ func refuseEviction(ctx context.Context, client *goredis.Client) error {
 	case policy == nil:
 		return fmt.Errorf("Redis at %s does not say its maxmemory-policy: it must be noeviction", client.Options().Addr)
 	case policy[1] != "noeviction":
-		return fmt.Errorf("Redis at %s drops keys when it is full (maxmemory-policy %s), and counts with them: set maxmemory-policy noeviction",
-			client.Options().Addr, policy[1])
+		return fmt.Errorf("Redis at %s %w (maxmemory-policy %s), and counts with them: set maxmemory-policy noeviction",
+			client.Options().Addr, ErrEvicts, policy[1])
 	}
 
 	return nil

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/pkg/inline"
 	"weir/pkg/window"
 )
 
@@ -52,7 +53,7 @@ func (s *Store) submit(k *key, o *op) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if len(k.queue) >= mostWaiting {
-		o.finish(errBusy)
+		o.finish(inline.ErrBusy)
 		return
 	}
 	k.queue = append(k.queue, o)
@@ -142,6 +143,7 @@ func (s *Store) decide(k *key, batch []*op) {
 		cell = known{Cell: done.Cells[0]}
 		i := 0
 		for _, o := range batch {
+			o.moved.Store(true)
 			if o.sent {
 				i++
 				o.recorded = done.Cells[i]

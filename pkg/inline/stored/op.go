@@ -44,6 +44,7 @@ type op struct {
 
 	done  chan error
 	state atomic.Uint32
+	moved atomic.Bool // the database has answered that another was faster
 }
 
 const (

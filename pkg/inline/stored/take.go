@@ -205,10 +205,13 @@ func await(ctx context.Context, o *op) error {
 		return err
 	case <-ctx.Done():
 	}
-	if o.abandon() {
-		return ctx.Err()
+	switch {
+	case !o.abandon():
+		return <-o.done
+	case o.moved.Load():
+		return inline.ErrBusy
 	}
-	return <-o.done
+	return ctx.Err()
 }
 
 // newID names an attempt whose record is in a group: 48 bits of time, the group and 64 random bits.

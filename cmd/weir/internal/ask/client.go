@@ -189,6 +189,7 @@ type RefusedError struct {
 	text    string
 	Affects []string // the effects that the user has to confirm
 	Attempt []byte   // the answer about an attempt that is one too many
+	Status  int
 }
 
 func (r *RefusedError) Error() string { return r.text }
@@ -208,7 +209,7 @@ func (e *Enforcer) judge(answer *http.Response) error {
 		return fmt.Errorf("%s answers %s, which is not an answer of an enforcer", e.At(), answer.Status)
 	}
 
-	no := &RefusedError{text: fmt.Sprintf("the enforcer at %s: %s", e.At(), says)}
+	no := &RefusedError{text: fmt.Sprintf("the enforcer at %s: %s", e.At(), says), Status: answer.StatusCode}
 	switch answer.StatusCode {
 	case http.StatusPreconditionRequired:
 		var problem struct{ Affects []string }

@@ -104,7 +104,12 @@ func (t *topCommand) askInline(c *cobra.Command, query url.Values) (keys []*topK
 	}
 	defer enforcer.Close()
 	_, err = enforcer.Ask(c.Context(), http.MethodGet, "/v1/top", query, nil, &keys)
-	if no := (*ask.RefusedError)(nil); errors.As(err, &no) {
+	no := (*ask.RefusedError)(nil)
+	if errors.As(err, &no) && no.Status == http.StatusNotImplemented {
+		fmt.Fprintln(c.ErrOrStderr(), "weir:", no)
+		return nil, nil
+	}
+	if no != nil {
 		return nil, nil // one of an earlier version; if it is for the lack of a key, the next question reports that
 	}
 	return keys, err

@@ -33,6 +33,7 @@ func askLive(ctx context.Context, settings *config.Config) []asked {
 	l := &liveCheck{settings: settings}
 	l.folder("data", settings.Data)
 	l.store(ctx)
+	l.inlineStore(ctx)
 	l.kafka(ctx)
 	for i := range settings.Collector.Sources {
 		l.source(ctx, &settings.Collector.Sources[i])

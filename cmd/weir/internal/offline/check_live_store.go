@@ -29,6 +29,20 @@ func (l *liveCheck) store(ctx context.Context) {
 	l.judge("store", err, l.settings.Store.Redis+": answers, and drops no keys (maxmemory-policy noeviction)")
 }
 
+// inlineStore checks the Redis that counts inline rules.
+func (l *liveCheck) inlineStore(ctx context.Context) {
+	if l.settings.Inline.Store.Redis == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, livePatience)
+	defer cancel()
+	options, err := daemon.InlineRedisOptions(l.settings)
+	if err == nil {
+		err = redis.Check(ctx, options)
+	}
+	l.judge("inline.store", err, l.settings.Inline.Store.Redis+": answers, and drops no keys (maxmemory-policy noeviction)")
+}
+
 // folder requires a folder that can be written, or made.
 func (l *liveCheck) folder(thing, path string) {
 	found, err := writableFolder(path)

@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/config"
+	"weir/internal/store/redis/redistest"
+)
+
+// Two enforcers count together in Redis, and one that starts again goes on.
+func TestEnforcersThatCountInRedis(t *testing.T) {
+	server, broker := redistest.Start(t), newMortal(t)
+	open := func() *edge {
+		e := newEdge(t, broker.yaml(), "\ninline: {store: {redis: 'redis://"+server.Addr+"'}, budget: 2s}")
+		e.write("rules.yaml", "rules: [{name: quota, key: ip, limits: [6/hour], inline: true, on_error: refuse}]")
+		return e.start()
+	}
+	e, other := open(), open()
+	serves := func(e *edge) {
+		e.await("serves", func() bool { return e.check("203.0.113.9") != 0 })
+	}
+	serves(e)
+	serves(other)
+	for n := range 6 {
+		at := []*edge{e, other}[n%2]
+		if code := at.check("203.0.113.8"); code != http.StatusOK {
+			t.Errorf("%d of 6: %d", n+1, code)
+		}
+	}
+	e.stop()
+	e.start()
+	serves(e)
+	for _, at := range []*edge{e, other} {
+		if code := at.check("203.0.113.8"); code != http.StatusTooManyRequests {
+			t.Errorf("the seventh of 6: %d", code)
+		}
+	}
+}
+
+func TestARedisThatWouldLoseCounts(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory-policy", "allkeys-lru")
+	e := newEdge(t, newMortal(t).yaml(), "")
+	settings, _, err := config.Load(config.Options{File: e.folder + "/weir.yaml"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings.Inline.Store.Redis = "redis://" + server.Addr
+	r := &RunningEnforcer{process: &Process{Config: settings}}
+	defer r.closeInlineStore()
+	if _, err := r.openInlineStore(t.Context()); err == nil || !strings.Contains(fmt.Sprint(err), "set maxmemory-policy noeviction") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,187 @@
+// Package redis keeps the cells of inline limits in Redis or Valkey: one server, a Cluster, or a master that Sentinels
+// watch.
+//
+// A cell is one key, {P}{group}name: P is Options.Prefix, and the group, of four hexadecimal digits, is the hash tag. So
+// the cells of a group lie in one slot of a Cluster. The value is the version in eight bytes, then the state. A commit is
+// one script, and Redis does nothing else meanwhile. The time is that of the server, and every key expires, but for the
+// secret of the IDs of requests.
+//
+// The configuration of Redis decides how many writes a failure or a failover may lose. A server that evicts keys would
+// silently lose counts, so Check refuses one whose maxmemory-policy is not noeviction.
+//
+// The package repeats no call, except those that a Cluster redirects, and after NOSCRIPT with the script's text. It
+// starts no goroutines of its own; its client does, until Close.
+package redis
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"weir/internal/store/redis"
+	"weir/pkg/inline/stored"
+)
+
+// Options locate Redis.
+type Options = redis.Options
+
+// A Backend is cells in Redis.
+type Backend struct {
+	client goredis.UniversalClient
+	prefix string
+}
+
+var _ stored.Backend = (*Backend)(nil)
+
+// Open makes a Backend. It does not connect yet: that is done by the first call, and again after each failure.
+func Open(o Options) (*Backend, error) {
+	client, err := redis.Dial(o)
+	if err != nil {
+		return nil, err
+	}
+	return &Backend{client, cmp.Or(o.Prefix, "weir:inline:")}, nil
+}
+
+// Check reports whether Redis can be reached and keeps its data.
+func (b *Backend) Check(ctx context.Context) error { return redis.CheckClient(ctx, b.client) }
+
+// Close ends the connections.
+func (b *Backend) Close() error { return b.client.Close() }
+
+// commit has as arguments At and Slack in microseconds, then three of each key: the version that it must have, or
+// nothing; the new value, or nothing; and when that expires in milliseconds. It returns whether the changes are done, the
+// time and, if not, the values of all keys.
+var commit = goredis.NewScript(`
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local at = tonumber(ARGV[1])
+local done = at <= now and now <= at + tonumber(ARGV[2])
+for i = 1, #KEYS do
+  if not done then
+    break
+  end
+  done = redis.call('GETRANGE', KEYS[i], 0, 7) == ARGV[3 * i]
+end
+if not done then
+  local found = {0, now}
+  for i = 1, #KEYS do
+    found[i + 2] = redis.call('GET', KEYS[i]) or ''
+  end
+  return found
+end
+for i = 1, #KEYS do
+  local value = ARGV[3 * i + 1]
+  if value ~= '' then
+    local left = ARGV[3 * i + 2] - math.floor(now / 1000)
+    if left > 0 then
+      redis.call('SET', KEYS[i], value, 'PX', left)
+    else
+      redis.call('DEL', KEYS[i])
+    end
+  end
+end
+return {1, now}
+`)
+
+var errReply = errors.New("Redis sent an unexpected answer")
+
+// Commit does all changes or none.
+func (b *Backend) Commit(ctx context.Context, c *stored.Commit) (r stored.Result, err error) {
+	keys := make([]string, len(c.Changes))
+	args := make([]any, 2, 2+3*len(c.Changes))
+	args[0], args[1] = c.At, c.Slack
+	for i := range c.Changes {
+		change := &c.Changes[i]
+		keys[i] = b.key(c.Group, change.Name)
+		args = append(args, versionBytes(change.Decided), valueOf(change), change.Expires)
+	}
+
+	reply, err := commit.Run(ctx, b.client, keys, args...).Slice()
+	if err != nil {
+		return r, fmt.Errorf("committing to Redis: %w", err)
+	}
+	if len(reply) < 2 {
+		return r, errReply
+	}
+	now, ok := reply[1].(int64)
+	if !ok {
+		return r, errReply
+	}
+	r.Done, r.Now = reply[0] == int64(1), now
+	if r.Done {
+		return r, nil
+	}
+	if r.Cells, err = cells(reply[2:]); err == nil && len(r.Cells) != len(keys) {
+		err = errReply
+	}
+	return r, err
+}
+
+// read returns the time in microseconds, then the values of keys.
+var read = goredis.NewScript(`
+local time = redis.call('TIME')
+local found = {time[1] * 1000000 + time[2]}
+for i = 1, #KEYS do
+  found[i + 1] = redis.call('GET', KEYS[i]) or ''
+end
+return found
+`)
+
+// Read returns cells, and the time.
+func (b *Backend) Read(ctx context.Context, group uint16, names []string) (all []stored.Cell, now int64, err error) {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = b.key(group, name)
+	}
+	reply, err := read.Run(ctx, b.client, keys).Slice()
+	if err != nil {
+		return nil, 0, fmt.Errorf("reading from Redis: %w", err)
+	}
+	now, ok := reply[0].(int64)
+	if !ok || len(reply) != 1+len(names) {
+		return nil, 0, errReply
+	}
+	all, err = cells(reply[1:])
+	return all, now, err
+}
+
+// key is the key of a cell. Redis looks for the group in the first braces.
+func (b *Backend) key(group uint16, name string) string {
+	hex := strconv.FormatUint(1<<16|uint64(group), 16)[1:]
+	return b.prefix + "{" + hex + "}" + name
+}
+
+const versionLen = 8
+
+func versionBytes(v uint64) []byte {
+	if v == 0 {
+		return []byte{}
+	}
+	return binary.BigEndian.AppendUint64(nil, v)
+}
+
+func valueOf(c *stored.Change) []byte {
+	if c.Next == 0 {
+		return []byte{}
+	}
+	return append(binary.BigEndian.AppendUint64(make([]byte, 0, versionLen+len(c.State)), c.Next), c.State...)
+}
+
+func cells(values []any) ([]stored.Cell, error) {
+	all := make([]stored.Cell, len(values))
+	for i, value := range values {
+		text, ok := value.(string)
+		switch {
+		case !ok || text != "" && len(text) < versionLen:
+			return nil, errReply
+		case text != "":
+			all[i] = stored.Cell{Version: binary.BigEndian.Uint64([]byte(text[:versionLen])), State: []byte(text[versionLen:])}
+		}
+	}
+	return all, nil
+}

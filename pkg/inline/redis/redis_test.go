@@ -1,0 +1,63 @@
+package redis
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"weir/internal/store/redis/redistest"
+	"weir/pkg/inline/inlinetest"
+	"weir/pkg/inline/stored"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var ctx = context.Background()
+
+func open(t testing.TB, o Options) *Backend {
+	t.Helper()
+	b, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
+}
+
+func TestInRedis(t *testing.T) {
+	inlinetest.RunBackend(t, func(t *testing.T) *inlinetest.BackendPlace {
+		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+		return &inlinetest.BackendPlace{
+			Open:    func(t testing.TB) stored.Backend { return open(t, Options{URL: "redis://" + server.Addr}) },
+			Restart: func() { server.Kill(); server.Restart() },
+			Pause:   server.Pause,
+			Forget:  func() { server.Client.ScriptFlush(ctx) },
+		}
+	})
+}
+
+func TestInACluster(t *testing.T) {
+	var addresses []string
+	for _, node := range redistest.Cluster(t, 3) {
+		addresses = append(addresses, node.Addr)
+	}
+	place := 0
+	inlinetest.RunBackend(t, func(*testing.T) *inlinetest.BackendPlace {
+		place++
+		o := Options{URL: "redis://" + strings.Join(addresses, ","), Prefix: strings.Repeat("x", place)}
+		return &inlinetest.BackendPlace{Open: func(t testing.TB) stored.Backend { return open(t, o) }}
+	})
+}
+
+func TestWatchedBySentinels(t *testing.T) {
+	master := redistest.Start(t)
+	sentinel := redistest.Sentinel(t, "weir-master", master)
+	place := 0
+	inlinetest.RunBackend(t, func(*testing.T) *inlinetest.BackendPlace {
+		place++
+		o := Options{URL: "redis://" + sentinel.Addr + "?master=weir-master", Prefix: strings.Repeat("x", place)}
+		return &inlinetest.BackendPlace{Open: func(t testing.TB) stored.Backend { return open(t, o) }}
+	})
+}
