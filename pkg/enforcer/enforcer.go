@@ -98,7 +98,7 @@ type Enforcer struct {
 	ruling   atomic.Pointer[ruling]
 	inline   inline.Store
 	memory   *inline.Memory // nil where a store is shared
-	history  *history // nil when attempts are not kept
+	history  *history       // nil when attempts are not kept
 	metrics  *metrics
 	faults   *telemetry.Faults
 	mux      *http.ServeMux

@@ -95,6 +95,17 @@ func (e *Enforcer) askedStore(took time.Duration, err error) {
 	}
 }
 
+// knowsLimit reports whether the answer to a Want has its limit and the number of hits left.
+func (t *attempt) knowsLimit(j int) bool {
+	switch t.verdict.OnError {
+	case inline.Answered:
+		return true
+	case inline.Local:
+		return t.wants[j].Rule.OnError == inline.Local
+	}
+	return false
+}
+
 // storeField is the field of an answer that was made without the store: allow, refuse or local.
 const storeField = "X-Weir-Store"
 

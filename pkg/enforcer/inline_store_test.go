@@ -128,7 +128,9 @@ func (r *running) outage(t *testing.T, lasts time.Duration) map[string]map[strin
 // The store is gone for seconds, under load: each rule has its answer, no goroutine stays, and then all count again what
 // had counted before.
 func TestAStoreThatIsAway(t *testing.T) {
-	for name, one := range map[string]struct{ begin func(*redistest.Server) (end func()) }{
+	for name, one := range map[string]struct {
+		begin func(*redistest.Server) (end func())
+	}{
 		"killed": {begin: func(s *redistest.Server) func() { s.Kill(); return s.Restart }},
 		"hangs":  {begin: func(s *redistest.Server) func() { return s.Pause() }},
 	} {

@@ -164,6 +164,10 @@ func (p *PartAnswer) of(a *asking, want int) {
 		return
 	}
 	taken := &t.verdict.Taken[want]
+	if !t.knowsLimit(want) {
+		p.Refused = p.Refused || !taken.Admitted
+		return
+	}
 	next := PartAnswer{Refused: !taken.Admitted, Rule: t.wants[want].Rule.Name, Remaining: taken.Remaining}
 	next.Limit = a.ruling.Rules.Rules[t.rules[want]].Limits[taken.Limit]
 	if taken.Again != window.Never {

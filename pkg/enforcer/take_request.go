@@ -246,8 +246,8 @@ func (o *takeAnswer) taken(t *attempt, j int, l *limits) {
 	taken, rule := &t.verdict.Taken[j], t.wants[j].Rule
 	o.Admitted = taken.Admitted || rule.Shadow
 	o.Shadow = rule.Shadow && !taken.Admitted
-	if without := t.verdict.OnError; without == inline.Allow || without == inline.Refuse || without == inline.Local && rule.OnError != inline.Local {
-		return // nothing is known of the limit
+	if !t.knowsLimit(j) {
+		return
 	}
 	o.Limit, o.Remaining = l.policies[taken.Limit].limit, &taken.Remaining
 	if taken.Again != window.Never {
