@@ -58,17 +58,39 @@ func (a *answer) failed() error {
 // toApplication reports whether a field of an answer that passes is for the application, not for the client.
 func toApplication(name string) bool { return name == markField || name == attemptField }
 
+func toClient(name string) bool { return !toApplication(name) }
+
+func every(string) bool { return true }
+
 // fields returns those of the header that are wanted, in the order of their names.
-func (a *answer) fields(wanted func(name string) bool) (all []*core.HeaderValue) {
+func (a *answer) fields(wanted func(name string) bool) []*core.HeaderValue {
+	if len(a.header) == 0 {
+		return nil
+	}
+	all, room := make([]*core.HeaderValue, 0, len(a.header)), make([]core.HeaderValue, len(a.header))
 	for name, values := range a.header {
 		if wanted(name) {
-			all = append(all, &core.HeaderValue{Key: strings.ToLower(name), Value: values[0]})
+			one := &room[len(all)]
+			one.Key, one.Value = lower(name), values[0]
+			all = append(all, one)
 		}
 	}
 	slices.SortFunc(all, func(x, y *core.HeaderValue) int { return strings.Compare(x.Key, y.Key) })
 	return all
 }
 
-func toClient(name string) bool { return !toApplication(name) }
+// lowered are the usual names, which need no memory.
+var lowered = func(names ...string) map[string]string {
+	all := map[string]string{}
+	for _, name := range names {
+		all[name] = strings.ToLower(name)
+	}
+	return all
+}("RateLimit", "RateLimit-Policy", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset", markField, attemptField)
 
-func every(string) bool { return true }
+func lower(name string) string {
+	if text, ok := lowered[name]; ok {
+		return text
+	}
+	return strings.ToLower(name)
+}

@@ -22,12 +22,12 @@ type authorization struct{ *Server }
 
 // Check answers whether a request may go on.
 func (s authorization) Check(ctx context.Context, asked *auth.CheckRequest) (*auth.CheckResponse, error) {
-	_, from, _ := connectionOf(ctx) // guard has found it
+	on, _ := connectionOf(ctx) // guard has found it
 	sent := asked.GetAttributes().GetRequest().GetHttp()
 	if sent == nil {
 		return nil, status.Error(codes.InvalidArgument, "attributes.request.http is missing")
 	}
-	q := &enforcer.EdgeRequest{Edge: from.Addr.String(), Sender: senderOf(asked), Method: sent.GetMethod(), Host: sent.GetHost(), Target: sent.GetPath(),
+	q := &enforcer.EdgeRequest{Edge: on.peer, Sender: senderOf(asked), Method: sent.GetMethod(), Host: sent.GetHost(), Target: sent.GetPath(),
 		Header: func(name string) string { return sent.GetHeaders()[name] }}
 	if raw := sent.GetHeaderMap().GetHeaders(); raw != nil {
 		q.Header = func(name string) string { return rawHeader(raw, name) }
@@ -42,10 +42,13 @@ func (s authorization) Check(ctx context.Context, asked *auth.CheckRequest) (*au
 	if err := a.failed(); err != nil {
 		return nil, err
 	}
-	if a.passes() {
-		return passing(a), nil
+	switch {
+	case !a.passes():
+		return refusing(a), nil
+	case len(a.header) == 0:
+		return passed, nil
 	}
-	return refusing(a), nil
+	return passing(a), nil
 }
 
 // senderOf returns the address that Envoy had the request from.
@@ -75,11 +78,14 @@ func rawHeader(all []*core.HeaderValue, name string) (value string) {
 	return value
 }
 
+// passed answers a request that needs no header. Calls only read it.
+var passed = passing(&answer{})
+
 func passing(a *answer) *auth.CheckResponse {
 	ok := &auth.OkHttpResponse{Headers: options(a.fields(toApplication)), ResponseHeadersToAdd: options(a.fields(toClient))}
 	for _, name := range []string{markField, attemptField} {
 		if a.header[name] == nil {
-			ok.HeadersToRemove = append(ok.HeadersToRemove, strings.ToLower(name)) // a client may have sent it
+			ok.HeadersToRemove = append(ok.HeadersToRemove, lower(name)) // a client may have sent it
 		}
 	}
 	return &auth.CheckResponse{Status: &rpc.Status{Code: int32(codes.OK)}, HttpResponse: &auth.CheckResponse_OkResponse{OkResponse: ok}}
@@ -96,9 +102,10 @@ func refusing(a *answer) *auth.CheckResponse {
 
 // options replace headers of the same name.
 func options(all []*core.HeaderValue) []*core.HeaderValueOption {
-	set := make([]*core.HeaderValueOption, len(all))
+	set, room := make([]*core.HeaderValueOption, len(all)), make([]core.HeaderValueOption, len(all))
 	for i, one := range all {
-		set[i] = &core.HeaderValueOption{Header: one, AppendAction: core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD}
+		set[i] = &room[i]
+		set[i].Header, set[i].AppendAction = one, core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD
 	}
 	return set
 }

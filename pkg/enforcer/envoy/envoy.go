@@ -41,6 +41,7 @@ const (
 	maxConnections = 2_000
 	maxPerAddress  = 1_000 // without a key
 	maxStreams     = 100   // calls at once in one connection; Envoy opens further ones
+	streamWorkers  = 16    // goroutines that serve one call after the other; new ones would let their stacks grow each time
 	maxCalls       = 4_096 // calls at once
 	maxCallsOf     = 2_048 // of them of one address without a key
 	maxWatches     = 256   // of them that stay open
@@ -100,7 +101,7 @@ func Open(c Config) (*Server, error) {
 		streams: map[string]bool{}, serving: make(chan struct{})}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.grpc = grpc.NewServer(
-		grpc.Creds(newHandshake(c.TLS)), grpc.ForceServerCodecV2(newCodec()), grpc.ConnectionTimeout(handshakePatience), grpc.InTapHandle(s.limitTime), grpc.WaitForHandlers(true),
+		grpc.Creds(newHandshake(c.TLS)), grpc.ForceServerCodecV2(newCodec()), grpc.ConnectionTimeout(handshakePatience), grpc.InTapHandle(s.limitTime), grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(messageBytes), grpc.MaxHeaderListSize(headerBytes), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idlePatience, Time: pingAfter, Timeout: pingPatience}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsApart, PermitWithoutStream: true}),

@@ -19,6 +19,7 @@ type connection struct {
 	credentials.CommonAuthInfo
 	conn    net.Conn
 	from    netip.Addr // the unit of the bounds per address
+	peer    string     // the address and the port
 	tls     *tls.ConnectionState
 	known   bool
 	running int
@@ -47,7 +48,7 @@ func (h handshake) ServerHandshake(accepted net.Conn) (net.Conn, credentials.Aut
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &connection{conn: accepted, from: limited.Source(accepted.RemoteAddr())}
+	c := &connection{conn: accepted, from: limited.Source(accepted.RemoteAddr()), peer: accepted.RemoteAddr().String()}
 	if encrypted, ok := info.(credentials.TLSInfo); ok {
 		c.tls, c.CommonAuthInfo = &encrypted.State, encrypted.CommonAuthInfo
 	}
