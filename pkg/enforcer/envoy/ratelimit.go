@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -26,8 +27,17 @@ const (
 	maxEntries     = 32
 )
 
-// ShouldRateLimit answers whether the limits admit a request.
+// ShouldRateLimit answers whether the limits admit a request. A mistake in it is logged too: Envoy shows none, and lets the
+// request pass.
 func (s rateLimits) ShouldRateLimit(_ context.Context, asked *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
+	said, err := s.answer(asked)
+	if status.Code(err) == codes.InvalidArgument {
+		s.faults.Note("descriptors", fmt.Errorf("the rate limit service got a request with a mistake: %s", status.Convert(err).Message()))
+	}
+	return said, err
+}
+
+func (s rateLimits) answer(asked *ratelimit.RateLimitRequest) (*ratelimit.RateLimitResponse, error) {
 	parts, err := partsOf(asked)
 	if err != nil {
 		return nil, err

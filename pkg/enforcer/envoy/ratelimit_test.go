@@ -2,6 +2,7 @@ package envoy
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer"
+	"weir/test/locked"
 	"weir/test/metric"
 )
 
@@ -151,7 +153,8 @@ func TestWithoutAListLimitsAreDenied(t *testing.T) {
 }
 
 func TestWrongDescriptors(t *testing.T) {
-	s := start(t, nil)
+	logged := &locked.Buffer{}
+	s := start(t, func(_ *enforcer.Config, c *Config) { c.Logger = slog.New(slog.NewTextHandler(logged, nil)) })
 	over := describe("tenant", "a")
 	over.Limit = &descriptor.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: 5}
 	negative := describe("tenant", "a")
@@ -180,6 +183,9 @@ func TestWrongDescriptors(t *testing.T) {
 		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%q: %v", test.says, err)
 		}
+	}
+	if !strings.Contains(logged.String(), "a request with a mistake: there is no descriptor") {
+		t.Errorf("the log: %s", logged)
 	}
 	// Nothing of a request with a mistake is counted.
 	if got := shown(s.limits(describe("tenant", "a"))); got != "OK; OK by-tenant 5/10min: 4 of 5 MINUTE×10" {
