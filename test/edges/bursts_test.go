@@ -76,6 +76,23 @@ func TestEnvoyAsksAboutManyRequestsAtOnce(t *testing.T) {
 	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
 
 	close(begun)
+	time.AfterFunc(3*time.Second, release) // a check that fails at once has failed by then
+	refusesAll(t, url, connections, each)
+}
+
+// The same over gRPC, with more requests than the enforcer answers at once.
+func TestEnvoyOverGRPCAsksAboutManyRequestsAtOnce(t *testing.T) {
+	s := newSite(t)
+	url, _ := s.envoyGRPC(authorizes, "timeout: 0.5s", "timeout: 300s", "connect_timeout: 0.25s", "connect_timeout: 300s", "route: {cluster: app}", "route: {cluster: app, timeout: 0s}")
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
+	refusesAll(t, url, 60, 100)
+}
+
+// refusesAll sends many requests of a blocked client at once.
+func refusesAll(t *testing.T, url string, connections, each int) {
+	t.Helper()
 	answers := make(chan int, connections*each)
 	for range connections {
 		client := http2Client(t, blockedClient)
@@ -91,7 +108,6 @@ func TestEnvoyAsksAboutManyRequestsAtOnce(t *testing.T) {
 			}()
 		}
 	}
-	time.AfterFunc(3*time.Second, release) // a check that fails at once has failed by then
 	got := map[int]int{}
 	for range connections * each {
 		got[<-answers]++

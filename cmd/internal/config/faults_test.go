@@ -83,6 +83,7 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"collector: {listen: '7401'}":                                               `weir.yaml:1:21: "7401" is not an address to listen on; write it as 127.0.0.1:7401 or "[::1]:7401"`,
 		"collector: {listen: '127.0.0:7401'}":                                       `weir.yaml:1:21: "127.0.0:7401" is not an address to listen on; 127.0.0 is not an IP address`,
 		"enforcer: {listen: '10.1.2.3:7421'}":                                       `weir.yaml:1:20: 10.1.2.3:7421 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
+		"enforcer: {grpc: '0.0.0.0:7422'}":                                          `weir.yaml:1:18: 0.0.0.0:7422 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
 		"enforcer: {admin: 'enforcer:7431'}":                                        `weir.yaml:1:19: enforcer:7431 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
 		"enforcer: {tls: {clients: roots.pem}}":                                     `weir.yaml:1:27: clients need a certificate, but the server has none; add cert and key`,
 		"enforcer: {follow: 'enforcer:7421'}":                                       `weir.yaml:1:20: "enforcer:7421" is not the URL of an enforcer; write kafka, or https://enforcer.example:7421`,

@@ -189,7 +189,7 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 }
 
-// Calls whose message does not come end, and are few meanwhile.
+// Calls whose message does not come take no more than all places, and others wait for one.
 func TestSilentCallsAreBounded(t *testing.T) {
 	s := start(t, nil)
 	desc := &grpc.StreamDesc{StreamName: "Check", ClientStreams: true}
@@ -205,13 +205,22 @@ func TestSilentCallsAreBounded(t *testing.T) {
 		}
 	}
 	wait.Until(t, "all have begun", func() bool { return s.running() == maxCalls })
-	_, err := auth.NewAuthorizationClient(s.conn).Check(t.Context(), checkOf("203.0.113.7", "/"))
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "too many calls at once") {
-		t.Errorf("%v", err)
+	answered := make(chan error, 1)
+	go func() {
+		_, err := auth.NewAuthorizationClient(s.conn).Check(t.Context(), checkOf("203.0.113.7", "/"))
+		answered <- err
+	}()
+	wait.Until(t, "one waits", func() bool { return s.running() == maxCalls+1 })
+	select {
+	case err := <-answered:
+		t.Errorf("it does not wait: %v", err)
+	default:
 	}
 	cancel()
 	wait.Until(t, "they end", func() bool { return s.running() == 0 })
-	s.check(checkOf("203.0.113.7", "/"))
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
 }
 
 func (s *Server) running() int {
@@ -237,33 +246,46 @@ func TestASilentCallEnds(t *testing.T) {
 
 // Calls of one address without a key leave places to others.
 func TestCallsOfOneAddress(t *testing.T) {
-	c, conn := newCalls(), func(from string) *connection {
+	c, ctx, conn := newCalls(), t.Context(), func(from string) *connection {
 		client, server := net.Pipe()
 		t.Cleanup(func() { client.Close(); server.Close() })
 		return &connection{conn: server, from: addressOf(from)}
 	}
 	one, known, loopback := conn("203.0.113.7"), conn("203.0.113.7"), conn("")
 	for n := range maxCallsOf {
-		if !c.begin(one, false) {
+		if !c.begin(ctx, one, false) {
 			t.Fatal(n)
 		}
 	}
 	c.knows(known)
-	if c.begin(one, false) || !c.begin(known, false) || !c.begin(conn("203.0.113.8"), false) || !c.begin(loopback, false) {
+	if c.begin(ctx, one, false) || !c.begin(ctx, known, false) || !c.begin(ctx, conn("203.0.113.8"), false) || !c.begin(ctx, loopback, false) {
 		t.Error("the bound of one address is not its own")
 	}
 	c.end(one, false)
 	c.end(one, false)
-	if !c.begin(one, false) || c.begin(one, false) {
+	if !c.begin(ctx, one, false) || c.begin(ctx, one, false) {
 		t.Error("a place was not given back")
 	}
 	for n := range maxWatches {
-		if !c.begin(loopback, true) {
+		if !c.begin(ctx, loopback, true) {
 			t.Fatal(n)
 		}
 	}
-	if c.begin(loopback, true) || !c.begin(loopback, false) {
+	if c.begin(ctx, loopback, true) || !c.begin(ctx, loopback, false) {
 		t.Error("the streams that stay open have no bound of their own")
+	}
+
+	ended, end := context.WithCancel(ctx)
+	end()
+	for len(c.places) < maxCalls {
+		c.begin(ctx, loopback, false)
+	}
+	if before := c.all; c.begin(ended, loopback, false) || c.all != before {
+		t.Error("a call whose time is over waits on")
+	}
+	c.all = maxCalls + maxWaiting
+	if c.begin(ctx, loopback, false) {
+		t.Error("any number of calls may wait")
 	}
 }
 

@@ -22,22 +22,50 @@ import (
 	"weir/pkg/enforcer"
 )
 
-// calls are those that run, by connection and by address.
+// calls are those that run or wait, by connection and by address.
 type calls struct {
+	places chan struct{} // of those that run
+
 	mu      sync.Mutex
 	all     int
 	watches int
 	of      map[netip.Addr]int
 }
 
-func newCalls() *calls { return &calls{of: map[netip.Addr]int{}} }
+func newCalls() *calls {
+	return &calls{places: make(chan struct{}, maxCalls), of: map[netip.Addr]int{}}
+}
 
-// begin takes a place for a call; false where there is none.
-func (c *calls) begin(on *connection, watch bool) bool {
+// begin takes a place for a call. If there is none, it waits until the context is done, unless too many calls wait. The
+// result is then false.
+func (c *calls) begin(ctx context.Context, on *connection, watch bool) bool {
+	if !c.enter(on, watch) {
+		return false
+	}
+	select {
+	case c.places <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case c.places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		c.leave(on, watch)
+		return false
+	}
+}
+
+func (c *calls) end(on *connection, watch bool) {
+	<-c.places
+	c.leave(on, watch)
+}
+
+func (c *calls) enter(on *connection, watch bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.all >= maxCalls, watch && c.watches >= maxWatches, on.from.IsValid() && !on.known && c.of[on.from] >= maxCallsOf:
+	case c.all >= maxCalls+maxWaiting, watch && c.watches >= maxWatches, on.from.IsValid() && !on.known && c.of[on.from] >= maxCallsOf:
 		return false
 	}
 	c.all++
@@ -53,7 +81,7 @@ func (c *calls) begin(on *connection, watch bool) bool {
 	return true
 }
 
-func (c *calls) end(on *connection, watch bool) {
+func (c *calls) leave(on *connection, watch bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.all--
@@ -95,7 +123,7 @@ var (
 	errPanic   = status.Error(codes.Unavailable, "the enforcer could not decide")
 )
 
-// guard has a call wait for none of its bounds, asks for its key, and counts it.
+// guard bounds a call, asks for its key, and counts it.
 func (s *Server) guard(door string, role keys.Role, watch bool, handle grpc.StreamHandler) grpc.StreamHandler {
 	counts := s.metrics.door(door)
 	return func(impl any, stream grpc.ServerStream) (err error) {
@@ -109,7 +137,7 @@ func (s *Server) guard(door string, role keys.Role, watch bool, handle grpc.Stre
 		}()
 
 		on, ok := connectionOf(stream.Context())
-		if !ok || !s.calls.begin(on, watch) {
+		if !ok || !s.calls.begin(stream.Context(), on, watch) {
 			s.faults.Note("calls", errTooMany)
 			return errTooMany
 		}

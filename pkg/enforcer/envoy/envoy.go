@@ -6,8 +6,9 @@
 //
 // Bounds: connections, in total and for one address without a key, as package limited has them; calls of one connection,
 // of one address and in total; streams that stay open; the bytes of headers and of messages. A call has to arrive, and to
-// be answered, within callPatience. A call that is one too many is answered Unavailable at once, and its message is not
-// read. What panics is answered Unavailable too.
+// be answered, within callPatience. Calls wait for a place, since Envoy lets a request pass whose call fails. If too many
+// wait, or one address has too many, a call is answered Unavailable at once. Its message is not read then. What panics is
+// answered Unavailable too.
 package envoy
 
 import (
@@ -43,7 +44,8 @@ const (
 	maxStreams     = 100   // calls at once in one connection; Envoy opens further ones
 	streamWorkers  = 16    // goroutines that serve one call after the other; new ones would let their stacks grow each time
 	maxCalls       = 4_096 // calls at once
-	maxCallsOf     = 2_048 // of them of one address without a key
+	maxWaiting     = 16_384
+	maxCallsOf     = 2_048 // of one address without a key, those that wait included
 	maxWatches     = 256   // of them that stay open
 	headerBytes    = 16 << 10
 	// messageBytes is more than twice the 60 KiB that Envoy accepts from a client: it sends the path of a request twice.
