@@ -19,6 +19,8 @@ var vendors = map[string][]string{
 	"github.com/segmentio/kafka-go":   {"internal/kafka"},
 	"github.com/twmb/franz-go":        {"internal/kafka"},
 	"github.com/redis/go-redis":       {"internal/store", "pkg/inline"},
+	"github.com/jackc/pgx":            {"pkg/inline"},
+	"github.com/go-sql-driver":        {"pkg/inline"},
 	"github.com/cockroachdb/pebble":   {"internal/database", "internal/store", "internal/topic/local"},
 	"go.yaml.in/yaml":                 {"internal/yamlfile"},
 	"github.com/expr-lang/expr":       {"pkg/rule", "cmd/internal/config"},

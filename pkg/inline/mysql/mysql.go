@@ -1,0 +1,157 @@
+// Package mysql keeps the cells of inline limits in MariaDB or MySQL.
+//
+// A commit is one request of several statements: a short transaction that locks the cells that have to be there, takes
+// the clock, compares, and writes if all is as it was decided on. No lock waits for this process: the transaction ends on
+// the server, also if the process stops. The row of a key that has none is inserted before, empty and expired, so that
+// processes that make a key at the same time lock the same row. A commit that changes nothing reads only.
+//
+// # What holds
+//
+// A statement that is not answered within its context goes on for at most Options.Budget. MariaDB ends a statement by
+// itself after that time (max_statement_time); MySQL knows that only of reading, and ends the waiting for a lock after a
+// second. So with MariaDB a connection outlives a slow answer. A commit that gets its locks after Commit.At+Slack changes
+// nothing. Times are UTC, whatever the time zone of the server.
+//
+// How many commits a crash of the server may lose is its own configuration (innodb_flush_log_at_trx_commit).
+//
+// # Tables
+//
+// schema.sql has them; a Backend makes them if it may. It deletes expired cells, tables.SweepPage at a time, and only one
+// process does at a time: it has a lock of GET_LOCK. Until then they only take up room.
+//
+// A Backend has at most Options.Connections connections, and one for the schema and the sweep, with a goroutine that
+// Close waits for.
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"weir/pkg/inline/stored"
+	"weir/pkg/inline/tables"
+)
+
+// Options locate the server.
+type Options struct {
+	// DSN is user@tcp(host:3306)/database, with the parameters of go-sql-driver, as tls=true.
+	DSN  string
+	User string // when not in the DSN
+	// ReadPassword returns the password for a new connection. Without it the password is that of the DSN.
+	ReadPassword func() (string, error)
+	Connections  int           // at most; 16 unless given
+	Budget       time.Duration // that callers wait at most; 20 ms unless given
+	Create       bool          // the tables, if they are missing
+	Log          *slog.Logger
+}
+
+// A Backend keeps cells in MariaDB or MySQL.
+type Backend struct {
+	db     *sql.DB
+	dials  *connector
+	upkeep *sql.DB
+	tables *tables.Keeper
+	budget time.Duration
+	create bool
+	log    *slog.Logger
+}
+
+var _ stored.Backend = (*Backend)(nil)
+
+func init() { _ = driver.SetLogger(silent{}) }
+
+// silent drops the driver's log: its calls return the same errors.
+type silent struct{}
+
+func (silent) Print(...any) {}
+
+// Open makes a Backend. It connects in the background: calls wait for it as long as their contexts allow.
+func Open(o Options) (*Backend, error) {
+	budget, connections := cmp.Or(o.Budget, 20*time.Millisecond), cmp.Or(o.Connections, 16)
+	work, err := connectorOf(o, budget)
+	if err != nil {
+		return nil, err
+	}
+	alone, err := connectorOf(o, upkeepTimeout)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{
+		dials: newConnector(work, connections), upkeep: sql.OpenDB(alone), budget: budget, create: o.Create,
+		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+	}
+	b.db = sql.OpenDB(b.dials)
+	b.db.SetMaxOpenConns(connections)
+	b.db.SetMaxIdleConns(connections)
+	b.db.SetConnMaxLifetime(time.Hour)
+	b.upkeep.SetMaxOpenConns(1)
+	b.tables = tables.Keep(b.look)
+	return b, nil
+}
+
+// Close closes all connections.
+func (b *Backend) Close() {
+	b.tables.Close()
+	_, _ = b.db.Close(), b.upkeep.Close()
+	b.dials.close()
+}
+
+// connectorOf makes connections whose statements end after a time.
+func connectorOf(o Options, most time.Duration) (*session, error) {
+	c, err := driver.ParseDSN(o.DSN)
+	if err != nil {
+		return nil, fmt.Errorf("the DSN of MySQL: %w", err)
+	}
+	if c.DBName == "" {
+		return nil, errors.New("the DSN of MySQL names no database: write user@tcp(host:3306)/database")
+	}
+	c.MultiStatements, c.InterpolateParams, c.ParseTime = true, true, false
+	c.Timeout = cmp.Or(c.Timeout, tables.Patience)
+	if o.User != "" {
+		c.User = o.User
+	}
+	if o.ReadPassword != nil {
+		err = c.Apply(driver.BeforeConnect(func(_ context.Context, c *driver.Config) (err error) {
+			c.Passwd, err = o.ReadPassword()
+			return err
+		}))
+		if err != nil {
+			return nil, err
+		}
+	}
+	inner, err := driver.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	return &session{Connector: inner, most: most}, nil
+}
+
+const (
+	duplicateEntry  = 1062
+	lockWaitTimeout = 1205
+	deadlock        = 1213
+	recordChanged   = 1020 // MariaDB's, with innodb_snapshot_isolation
+	noSuchTable     = 1146
+)
+
+// isConflict reports whether the server ended a statement for the sake of another.
+func isConflict(err error) bool {
+	switch codeOf(err) {
+	case duplicateEntry, lockWaitTimeout, deadlock, recordChanged:
+		return true
+	}
+	return false
+}
+
+func codeOf(err error) uint16 {
+	if e := (*driver.MySQLError)(nil); errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}

@@ -1,0 +1,144 @@
+// Package postgres keeps the cells of inline limits in PostgreSQL.
+//
+// A commit is one statement (commit.sql), which is prepared once a connection: it locks the cells that are there, takes
+// the clock, compares, and writes all or nothing. If two processes insert the same cell at the same time, the statement
+// of the second fails as a whole, and it reads what the first has written. A commit that changes nothing reads only.
+//
+// # What holds
+//
+// A statement that is not answered within its context goes on for at most Options.Budget, and PostgreSQL ends it by
+// itself after that time (statement_timeout, lock_timeout). So a connection outlives a slow answer; one to a server that
+// hangs is given up. A commit that did not begin before Commit.At+Slack changes nothing.
+//
+// How many commits a crash of the server may lose is its own configuration (fsync, synchronous_commit).
+//
+// # Tables
+//
+// schema.sql has them; a Backend makes them if it may. It deletes expired cells, tables.SweepPage at a time, and only one
+// process does at a time: it has an advisory lock. Until then they only take up room.
+//
+// A Backend has at most Options.Connections connections, and one for the schema and the sweep, with a goroutine that
+// Close waits for.
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"weir/pkg/inline/stored"
+	"weir/pkg/inline/tables"
+)
+
+// Options locate PostgreSQL.
+type Options struct {
+	// URL is postgres://host:5432/database, with the parameters of libpq: sslmode, sslrootcert and so on.
+	URL  string
+	User string // when not in the URL
+	// ReadPassword returns the password for a new connection. Without it the password is that of the URL or of libpq's
+	// environment.
+	ReadPassword func() (string, error)
+	Connections  int           // at most; 16 unless given
+	Budget       time.Duration // that callers wait at most; 20 ms unless given
+	Serializable bool          // every commit is a serializable transaction, instead of one that locks its cells
+	Create       bool          // the tables, if they are missing
+	Log          *slog.Logger
+}
+
+// A Backend keeps cells in PostgreSQL.
+type Backend struct {
+	pool   *pgxpool.Pool
+	tables *tables.Keeper
+	upkeep *pgx.ConnConfig
+	before func(context.Context, *pgx.ConnConfig) error // a connection is made; may be nil
+	create bool
+	log    *slog.Logger
+}
+
+var _ stored.Backend = (*Backend)(nil)
+
+// Open makes a Backend. It connects in the background: calls wait for it as long as their contexts allow.
+func Open(o Options) (*Backend, error) {
+	c, err := configOf(o)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), c)
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{
+		pool: pool, upkeep: upkeepOf(c), before: c.BeforeConnect, create: o.Create,
+		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+	}
+	b.tables = tables.Keep(b.look)
+	return b, nil
+}
+
+// Close closes all connections.
+func (b *Backend) Close() {
+	b.tables.Close()
+	b.pool.Close()
+}
+
+func configOf(o Options) (*pgxpool.Config, error) {
+	c, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of PostgreSQL: %w", err)
+	}
+	budget := cmp.Or(o.Budget, 20*time.Millisecond)
+	c.MaxConns, c.MinConns = int32(cmp.Or(o.Connections, 16)), 1
+	c.PingTimeout = budget
+	own := c.ConnConfig
+	if o.User != "" {
+		own.User = o.User
+	}
+	own.ConnectTimeout = cmp.Or(own.ConnectTimeout, tables.Patience)
+	isolation := "read committed"
+	if o.Serializable {
+		isolation = "serializable"
+	}
+	for name, value := range map[string]string{
+		"default_transaction_isolation": isolation,
+		"statement_timeout":             milliseconds(budget),
+		"lock_timeout":                  milliseconds(budget),
+		"application_name":              "weir",
+		// The statements are prepared while the tables may be empty, and are used when they have grown.
+		"plan_cache_mode": "force_generic_plan",
+		"enable_seqscan":  "off",
+		"jit":             "off",
+	} {
+		if _, given := own.RuntimeParams[name]; !given {
+			own.RuntimeParams[name] = value
+		}
+	}
+	own.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: budget}
+	}
+	if o.ReadPassword != nil {
+		c.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) (err error) {
+			c.Password, err = o.ReadPassword()
+			return err
+		}
+	}
+	return c, nil
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+
+// codeOf is the SQLSTATE of an error, or empty.
+func codeOf(err error) string {
+	if e := (*pgconn.PgError)(nil); errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
