@@ -85,7 +85,7 @@ func Default() *Config {
 			NFTables:     NFTables{AtExit: "keep"},
 			HAProxy:      HAProxy{Value: "until"},
 		},
-		Inline: Inline{Budget: duration.Duration(20 * time.Millisecond), Enforcers: 1, Keys: 1_000_000, Attempts: 200_000, Settle: minutes(10)},
+		Inline: Inline{Store: defaultInlineStore(), Budget: duration.Duration(20 * time.Millisecond), Enforcers: 1, Keys: 1_000_000, Attempts: 200_000, Settle: minutes(10)},
 	}
 }
 

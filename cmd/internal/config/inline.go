@@ -10,8 +10,8 @@ import (
 
 // Inline configures where inline rules count.
 type Inline struct {
-	// Store is memory: each enforcer counts for itself, and begins at zero when it starts; or a Redis, in which all
-	// enforcers count together. Default: memory.
+	// Store is memory: each enforcer counts for itself, and begins at zero when it starts; or a Redis, PostgreSQL or MySQL,
+	// in which all enforcers count together. Default: memory.
 	Store InlineStore `yaml:"store"`
 	// Budget is how long a request waits for the store; then on_error of the rule decides. Default: 20ms.
 	Budget duration.Duration `yaml:"budget"`
@@ -40,39 +40,6 @@ const (
 	longestBudget = 5 * time.Second
 	mostEnforcers = 10_000
 )
-
-// An InlineStore is where enforcers count inline rules together; without Redis it is the memory of each.
-type InlineStore struct {
-	// Redis is the server's URL, in the forms of store.redis. Default: none, and the store is memory.
-	Redis string `yaml:"redis"`
-	// User is our name. Default: Redis's default user.
-	User string `yaml:"user"`
-	// PasswordFile contains only the password. Default: no password.
-	PasswordFile string `yaml:"password_file"`
-}
-
-const writeInlineStore = `write memory, or {redis: "redis://host:6379/0"}`
-
-// FromYAML reads the word memory, or a map.
-func (s *InlineStore) FromYAML(v yamlfile.Value) {
-	*s = InlineStore{}
-	if text, ok := v.Scalar(); ok {
-		if text != "memory" {
-			v.Faultf(writeInlineStore, "the store %q is not known", text)
-		}
-		return
-	}
-
-	type plain InlineStore // without methods, or Decode would call FromYAML again
-	if !v.Decode((*plain)(s)) {
-		return
-	}
-	if s.Redis == "" {
-		v.Faultf(writeInlineStore, "the store of inline rules names no Redis")
-	} else if err := checkRedis(s.Redis); err != nil {
-		v.Key("redis").Fault(err)
-	}
-}
 
 // Validate checks the sizes.
 func (i *Inline) Validate(v yamlfile.Value) {

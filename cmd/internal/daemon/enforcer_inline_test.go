@@ -3,18 +3,45 @@ package daemon
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"weir/cmd/internal/config"
 	"weir/internal/store/redis/redistest"
+	"weir/test/sqlserver"
 )
 
 // Two enforcers count together in Redis, and one that starts again goes on.
 func TestEnforcersThatCountInRedis(t *testing.T) {
-	server, broker := redistest.Start(t), newMortal(t)
+	countTogether(t, "redis: 'redis://"+redistest.Start(t).Addr+"'")
+}
+
+func TestEnforcersThatCountInPostgres(t *testing.T) {
+	server := sqlserver.Postgres(t)
+	countTogether(t, "postgres: 'postgres://"+server.Addr+"/"+sqlserver.Database+"', isolation: serializable, "+userOf(t))
+}
+
+func TestEnforcersThatCountInMariaDB(t *testing.T) {
+	countTogether(t, "mysql: 'tcp("+sqlserver.MariaDB(t).Addr+")/"+sqlserver.Database+"', connections: 4, "+userOf(t))
+}
+
+// userOf is the user of a database with a file of the password.
+func userOf(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(file, []byte(sqlserver.Password+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return "user: " + sqlserver.User + ", password_file: '" + file + "'"
+}
+
+func countTogether(t *testing.T, store string) {
+	t.Helper()
+	broker := newMortal(t)
 	open := func() *edge {
-		e := newEdge(t, broker.yaml(), "\ninline: {store: {redis: 'redis://"+server.Addr+"'}, budget: 2s}")
+		e := newEdge(t, broker.yaml(), "\ninline: {store: {"+store+"}, budget: 2s}")
 		e.write("rules.yaml", "rules: [{name: quota, key: ip, limits: [6/hour], inline: true, on_error: refuse}]")
 		return e.start()
 	}

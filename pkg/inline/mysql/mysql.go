@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	driver "github.com/go-sql-driver/mysql"
@@ -95,11 +96,26 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
+// Check reports whether the server answers and has the tables. It waits for them as long as the context allows.
+func (b *Backend) Check(ctx context.Context) error { return b.tables.Wait(ctx) }
+
 // Close closes all connections.
-func (b *Backend) Close() {
+func (b *Backend) Close() error {
 	b.tables.Close()
-	_, _ = b.db.Close(), b.upkeep.Close()
+	err := errors.Join(b.db.Close(), b.upkeep.Close())
 	b.dials.close()
+	return err
+}
+
+// CheckDSN reports what is wrong with a DSN for Options. It may not have a user or a password, which logs would show.
+func CheckDSN(text string) error {
+	if strings.Contains(text, "@") {
+		return errors.New("the DSN contains a user or password, which logs would show; set user and password_file next to it")
+	}
+	if c, err := driver.ParseDSN(text); err != nil || c.DBName == "" {
+		return fmt.Errorf("%q is not the address of a database in MySQL; write it as tcp(host:3306)/database", text)
+	}
+	return nil
 }
 
 // connectorOf makes connections whose statements end after a time.

@@ -57,7 +57,7 @@ func (p *place) open(o mysql.Options) *mysql.Backend {
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.Cleanup(b.Close)
+	p.Cleanup(func() { b.Close() })
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if _, _, err := b.Read(ctx, 0, nil); err != nil {

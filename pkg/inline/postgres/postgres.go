@@ -27,7 +27,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -84,10 +86,27 @@ func Open(o Options) (*Backend, error) {
 	return b, nil
 }
 
+// Check reports whether the server answers and has the tables. It waits for them as long as the context allows.
+func (b *Backend) Check(ctx context.Context) error { return b.tables.Wait(ctx) }
+
 // Close closes all connections.
-func (b *Backend) Close() {
+func (b *Backend) Close() error {
 	b.tables.Close()
 	b.pool.Close()
+	return nil
+}
+
+// CheckURL reports what is wrong with a URL for Options. It may not have a user or a password, which logs would show.
+func CheckURL(text string) error {
+	const write = "write it as postgres://host:5432/database"
+	u, err := url.Parse(text)
+	if strings.Contains(text, "@") || err == nil && (u.Query().Has("password") || u.Query().Has("user")) {
+		return errors.New("the URL contains a user or password, which logs would show; set user and password_file next to it")
+	}
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" || len(u.Path) < 2 {
+		return fmt.Errorf("%q is not the address of a database in PostgreSQL; %s", text, write)
+	}
+	return nil
 }
 
 func configOf(o Options) (*pgxpool.Config, error) {

@@ -27,6 +27,9 @@ const (
 	MostTries = 10
 )
 
+// ErrMissing reports that tables are to be made by hand.
+var ErrMissing = errors.New("the tables of inline limits are missing or old")
+
 var errStarting = errors.New("the database was not asked yet")
 
 // A Keeper knows whether the tables are there.
@@ -131,7 +134,7 @@ func Migrate(version, known int, create bool, command string) (bool, error) {
 	case version > known:
 		return false, fmt.Errorf("the tables of inline limits have version %d, of a newer Weir; this one knows %d", version, known)
 	case !create:
-		return false, fmt.Errorf("the tables of inline limits are missing or old (version %d of %d); run: %s", version, known, command)
+		return false, fmt.Errorf("%w (version %d of %d); run: %s", ErrMissing, version, known, command)
 	}
 	return true, nil
 }

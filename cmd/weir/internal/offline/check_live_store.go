@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"weir/cmd/internal/daemon"
 	"weir/internal/store/redis"
+	"weir/pkg/inline/mysql"
+	"weir/pkg/inline/postgres"
+	"weir/pkg/inline/tables"
 )
 
 // store checks Redis, or the folder of the disk store.
@@ -29,18 +34,52 @@ func (l *liveCheck) store(ctx context.Context) {
 	l.judge("store", err, l.settings.Store.Redis+": answers, and drops no keys (maxmemory-policy noeviction)")
 }
 
-// inlineStore checks the Redis that counts inline rules.
+// inlineStore checks the database that counts inline rules, and makes no tables there.
 func (l *liveCheck) inlineStore(ctx context.Context) {
-	if l.settings.Inline.Store.Redis == "" {
+	s := &l.settings.Inline.Store
+	if s.Name() == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, livePatience)
 	defer cancel()
-	options, err := daemon.InlineRedisOptions(l.settings)
-	if err == nil {
-		err = redis.Check(ctx, options)
+	found := ": answers, and has the tables"
+	var err error
+	switch {
+	case s.Postgres != "":
+		options := daemon.InlinePostgresOptions(l.settings, nil)
+		options.Create = false
+		err = tryInline(ctx, func() (*postgres.Backend, error) { return postgres.Open(options) })
+	case s.MySQL != "":
+		options := daemon.InlineMySQLOptions(l.settings, nil)
+		options.Create = false
+		err = tryInline(ctx, func() (*mysql.Backend, error) { return mysql.Open(options) })
+	default:
+		found = ": answers, and drops no keys (maxmemory-policy noeviction)"
+		var options redis.Options
+		if options, err = daemon.InlineRedisOptions(l.settings); err == nil {
+			err = redis.Check(ctx, options)
+		}
 	}
-	l.judge("inline.store", err, l.settings.Inline.Store.Redis+": answers, and drops no keys (maxmemory-policy noeviction)")
+	if errors.Is(err, tables.ErrMissing) && s.Create {
+		found, err = ": answers; an enforcer makes the tables", nil
+	}
+	l.judge("inline.store", err, s.Name()+found)
+}
+
+// inlinePatience is how long a database may take: its failure is known only when the time is over.
+const inlinePatience = 3 * time.Second
+
+func tryInline[B interface {
+	io.Closer
+	Check(ctx context.Context) error
+}](ctx context.Context, open func() (B, error)) error {
+	backend, err := open()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, inlinePatience)
+	defer cancel()
+	return errors.Join(backend.Check(ctx), backend.Close())
 }
 
 // folder requires a folder that can be written, or made.
