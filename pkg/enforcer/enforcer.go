@@ -3,7 +3,7 @@
 //
 // For a check, the headers of the edge give the request (dialects), pkg/request finds its client, and pkg/rule its key
 // for each rule that may refuse it. Then the enforcer asks the list once. A check takes no lock and does no I/O except
-// its answer. A refusal has its duration, the broken limit, and a field that marks it in logs. When there is no list at
+// its answer, and waits for Config.InlineStore, if there is one and inline rules apply, for at most its Budget. A refusal has its duration, the broken limit, and a field that marks it in logs. When there is no list at
 // all, not even an old one, the configuration decides whether requests pass.
 //
 // What always holds. An order goes to disk, then becomes active here, then goes into the list on disk, and then it is

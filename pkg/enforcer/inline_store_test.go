@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"weir/internal/store/redis/redistest"
 	"weir/pkg/inline/redis"
+	"weir/pkg/request"
 	"weir/test/wait"
 )
 
@@ -201,6 +203,13 @@ func TestAStoreThatNeverAnswered(t *testing.T) {
 			t.Errorf("%d: %d %v %s", n, got.status, got.Header, got.body)
 		}
 	}
+	// Over gRPC, too, nothing is stated of a limit.
+	said, answers := httptest.NewRecorder(), make([]PartAnswer, 2)
+	parts := []Part{{Rule: "pay", Fields: []request.Field{{Name: "user", Value: "c"}}}, {Rule: "quota", Fields: []request.Field{{Name: "user", Value: "c"}}}}
+	if err := r.Limit(said, parts, answers); err != nil || said.Code != 503 || answers[0] != (PartAnswer{Refused: true}) || answers[1] != (PartAnswer{}) {
+		t.Errorf("%d %+v, %v", said.Code, answers, err)
+	}
+
 	server.Restart()
 	wait.Until(t, "the store is asked", func() bool {
 		_, said := r.takes("quota", "a", 0)

@@ -224,6 +224,9 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 // text writes the counts for people, next to the entries on the list.
 func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry) {
 	where := "inline, at the enforcer"
+	if k.Where == "store" {
+		where = "inline, in the store of all enforcers"
+	}
 	if k.Partition != nil {
 		where = fmt.Sprintf("partition %d, %s", *k.Partition, k.Where)
 	}
