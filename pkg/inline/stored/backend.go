@@ -11,8 +11,8 @@ import "context"
 // A cell whose time has come is as if it were not there, by the database's clock, also if it still takes up room.
 type Backend interface {
 	// Commit does all changes, if each cell has the version that was decided on and the database's clock is from At to
-	// At+Slack. Otherwise it does none, and returns the present cells. It tries once, and does not wait for others
-	// longer than the context allows. After an error the changes may have been done.
+	// At+Slack. Otherwise it does none, and returns the present cells. It tries once, and returns when the context is
+	// over, because a request waits for it. After an error the changes may have been done.
 	Commit(ctx context.Context, c *Commit) (Result, error)
 	// Read returns the cells of a group, in the order of their names, and the database's time.
 	Read(ctx context.Context, group uint16, names []string) (cells []Cell, now int64, err error)

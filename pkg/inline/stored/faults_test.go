@@ -90,7 +90,7 @@ func (l *late) Commit(ctx context.Context, c *stored.Commit) (stored.Result, err
 	return r, err
 }
 
-// An attempt that was counted when its caller had gone is returned.
+// An attempt whose caller had gone when it was counted is returned, at all of its keys.
 func TestAnAnswerThatComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, rule := &late{Backend: inlinetest.NewMemory(nil)}, perHour(t, 10)
@@ -99,12 +99,14 @@ func TestAnAnswerThatComesLate(t *testing.T) {
 			t.Fatal(n)
 		}
 		b.by.Store(int64(50 * time.Millisecond))
-		if v, err := take(t, s, 20*time.Millisecond, of(rule, "a", 3)); !errors.Is(err, context.DeadlineExceeded) {
+		if v, err := take(t, s, 20*time.Millisecond, of(rule, "a", 3), of(rule, "b", 2)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%+v, %v", v, err)
 		}
 		s.Close()
-		if n := remains(t, s, rule, "a"); n != 10 {
-			t.Errorf("%d remain of 10", n)
+		for _, key := range []string{"a", "b"} {
+			if n := remains(t, s, rule, key); n != 10 {
+				t.Errorf("%s: %d remain of 10", key, n)
+			}
 		}
 	})
 }

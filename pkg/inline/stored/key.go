@@ -63,6 +63,28 @@ func (s *Store) submit(k *key, o *op) {
 	}
 }
 
+// do is submit for a caller that waits for this op only. If no one is busy with the key, the caller decides its op
+// itself, which saves two changes of goroutines; ops that come meanwhile get a goroutine.
+func (s *Store) do(k *key, o *op) {
+	k.mu.Lock()
+	if k.busy {
+		k.mu.Unlock()
+		s.submit(k, o)
+		return
+	}
+	k.busy = true
+	k.mu.Unlock()
+
+	s.running.Add(1)
+	defer s.running.Done()
+	s.decide(k, []*op{o})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.busy = len(k.queue) > 0; k.busy {
+		s.running.Go(func() { s.run(k) })
+	}
+}
+
 // run decides what waits for a key, until nothing does.
 func (s *Store) run(k *key) {
 	for {

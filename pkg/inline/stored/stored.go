@@ -48,10 +48,10 @@
 // # Bounds
 //
 // A Store remembers the states of Config.Keys keys, to decide at once and with one round trip; of others the first
-// attempt may take two. A key has at most mostWaiting attempts that wait; further ones fail with inline.ErrBusy. A call ends with its
-// context, and starts at most a goroutine for each of its keys, which ends with the deadline of the last attempt that
-// waits. Close waits for them. State and memory of a key are those of its window: some 100 bytes, and up to 10 for each
-// hit remembered.
+// attempt may take two. A key has at most mostWaiting attempts that wait; further ones fail with inline.ErrBusy. A call
+// ends with its context, and starts at most a goroutine for each of its keys, which ends with the deadline of the last
+// attempt that waits; an attempt at one key for which no other waits needs none. Close waits for them. State and memory
+// of a key are those of its window: some 100 bytes, and up to 2 for each hit remembered.
 package stored
 
 import (

@@ -118,8 +118,11 @@ func (s *Store) takeAll(ctx context.Context, a *attempt, v *inline.Verdict, want
 			}
 		}
 	}
+	if len(a.ops) == 1 {
+		first = 0
+	}
 	if first >= 0 {
-		s.submit(a.keys[first], a.ops[first])
+		s.do(a.keys[first], a.ops[first])
 		if err := await(ctx, a.ops[first]); err != nil {
 			return err
 		}
