@@ -94,9 +94,15 @@ func (s *Store) run(k *key) {
 		if len(batch) == 0 {
 			return
 		}
-		s.decide(k, batch)
+		began := time.Now()
+		if moved := s.decide(k, batch); moved {
+			time.Sleep(min(time.Since(began), longestTurn)) // the others' turn
+		}
 	}
 }
+
+// longestTurn bounds how long a process that was faster than another leaves a key to it.
+const longestTurn = time.Millisecond
 
 // next takes what is decided together out of the queue: not two ops of one record, which the second has to find as the
 // first left it.
@@ -123,8 +129,9 @@ func (k *key) next() []*op {
 	return batch
 }
 
-// decide decides ops, again and again until the database has committed it, or their time is over.
-func (s *Store) decide(k *key, batch []*op) {
+// decide decides ops, again and again until the database has committed it, or their time is over. It reports whether it
+// did so after another process was faster.
+func (s *Store) decide(k *key, batch []*op) (moved bool) {
 	last := batch[0].deadline
 	for _, o := range batch {
 		if o.deadline.After(last) {
@@ -140,7 +147,7 @@ func (s *Store) decide(k *key, batch []*op) {
 	}
 	for {
 		if batch = current(batch); len(batch) == 0 {
-			return
+			return moved
 		}
 		c := Commit{Group: k.group, At: s.clock.now(), Slack: s.config.Slack.Microseconds()}
 		next, err := s.decideOn(k, cell, batch, &c)
@@ -153,15 +160,16 @@ func (s *Store) decide(k *key, batch []*op) {
 			for _, o := range batch {
 				o.finish(err)
 			}
-			return
+			return false
 		}
 
 		s.clock.told(done.Now, !done.Done && (done.Now < c.At || done.Now > c.At+c.Slack))
 		if done.Done {
 			k.remember(next)
 			s.finish(k, batch)
-			return
+			return moved
 		}
+		moved = true
 		cell = known{Cell: done.Cells[0]}
 		i := 0
 		for _, o := range batch {

@@ -43,7 +43,8 @@
 // that attempts that are refused again and again take nothing.
 //
 // Calls of one process for one key share commits: while one is under way, further attempts wait, and the next commit has
-// all of them. So only processes compete, and each round one of them wins.
+// all of them. So only processes compete, and each round one of them wins. A process that won although another was
+// faster before waits about a round trip until its next commit, so that others win too.
 //
 // # Bounds
 //
