@@ -54,7 +54,7 @@ func TestAFailoverThatLosesItsLastWrites(t *testing.T) {
 		t.Fatalf("%d of %d are admitted", n, before)
 	}
 	master.Client.Wait(ctx, 1, 10*time.Second)
-	replica.Client.SlaveOf(ctx, "127.0.0.1", "1") // it follows no one
+	replica.Client.ReplicaOf(ctx, "127.0.0.1", "1") // it follows no one
 	if n := count(lost); n != lost {
 		t.Fatalf("%d of %d are admitted", n, lost)
 	}

@@ -100,6 +100,6 @@ func (s *Store) note(ctx context.Context, id inline.ID, keys []string) {
 		if len(all.names) == before {
 			return nil, 0
 		}
-		return all.append(nil), s.clock.now()/1000 + s.config.Settle.Milliseconds()
+		return all.bytes(), s.clock.now()/1000 + s.config.Settle.Milliseconds()
 	})
 }

@@ -104,7 +104,7 @@ func (o *op) take(st *state, now int64, change *Change, settleable time.Duration
 	o.counted = len(counts.parts) > 0
 	if o.counted || len(o.names) > 1 { // the others may count
 		counts.names = o.names
-		change.Next, change.State, change.Expires = newVersion(), counts.append(nil), now+settleable.Milliseconds()
+		change.Next, change.State, change.Expires = newVersion(), counts.bytes(), now+settleable.Milliseconds()
 		o.recorded = Cell{change.Next, change.State}
 	}
 	return o.counted
@@ -143,7 +143,7 @@ func (o *op) settle(st *state, now int64, change *Change, settleable time.Durati
 	case o.kind == undo:
 		change.Next = newVersion() // it has expired
 	case changed:
-		change.Next, change.State, change.Expires = newVersion(), is.append(nil), begun+settleable.Milliseconds()
+		change.Next, change.State, change.Expires = newVersion(), is.bytes(), begun+settleable.Milliseconds()
 	}
 	return changed, nil
 }

@@ -29,8 +29,8 @@ const (
 	maxParts      = 1024
 )
 
-func (r *record) append(b []byte) []byte {
-	b = binary.AppendUvarint(append(b, recordVersion), uint64(len(r.parts)))
+func (r *record) bytes() []byte {
+	b := binary.AppendUvarint([]byte{recordVersion}, uint64(len(r.parts)))
 	for _, p := range r.parts {
 		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.at)), uint64(p.cost))
 	}
