@@ -3,7 +3,8 @@
 // The algorithms are those of package window, in this process: the database only keeps bytes. A Store reads the state of
 // a key, decides, and commits the new state on condition that the version of the state is still the one that was decided
 // on; if another process was faster it decides again. So a database takes part with a Backend, which is a
-// compare-and-set of some cells and a clock, and inlinetest.Run is its test. Package redis is one.
+// compare-and-set of some cells and a clock, and inlinetest.RunBackend is its test. Packages redis, postgres and mysql
+// have them.
 //
 // # To write a Backend
 //
