@@ -25,7 +25,7 @@ func knownBefore(variables []*variable) int {
 
 // cutAt fills the rest of step i and returns true when the line was cut off in that step or right behind it.
 func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bool {
-	if i < s.known || len(line) < minCut || !r.IP.IsValid() && r.Forwarded == "" {
+	if i < s.known || len(line) < minCut || !r.IP.IsValid() && r.Forwarded == "" || s.asks && isEnd(line, written) {
 		return false
 	}
 
@@ -50,6 +50,15 @@ func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bo
 
 	r.cut = true
 	return true
+}
+
+// isEnd reports whether a line that was cut off can be the end of a longer one, instead of its beginning. A container's
+// runtime cuts lines into parts, and some shippers send each part as a line. Then a part may begin with text that a
+// client wrote, as in its user agent: any address, any time. The client cannot write a quote, so the first one is the one
+// behind that text. It looks like the one before the request, but no request follows.
+func isEnd(line string, written escape) bool {
+	at := unescapedQuote(line, written)
+	return at >= 0 && (at+1 == len(line) || line[at+1] == ' ' || line[at+1] == '"')
 }
 
 // withoutProtocol drops the rest of a protocol behind a request's target. No server allows spaces in a target.

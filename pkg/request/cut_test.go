@@ -74,3 +74,27 @@ func FuzzClosedJSON(f *testing.F) {
 		}
 	})
 }
+
+// The end of a long line that a shipper sends as a line of its own is not read, whatever the client wrote there.
+func TestEndOfLineIsNoRequest(t *testing.T) {
+	forged := `198.51.100.7 - ` + strings.Repeat("a", minCut) + ` [04/May/2026:06:25:06 +0000] `
+	for _, test := range []struct{ format, end string }{
+		{"common", `" 404 5`},
+		{"combined", `"`},
+		{"combined", `" "` + ` 200 612 "`}, // HTTP/2 allows a header that begins with a space
+		{"combined", `" "curl/8.5.0"`},
+		{"combined", ` HTTP/1.1" 404 5 "-" "curl/8.5.0"`},
+		{"main", `" "-"`},
+		{"weir", `" weir="-"`},
+		{"ingress-nginx", `" 512 0.003 [default-shop-80] [] 10.0.0.1:8080 12 0.002 200 4a5e`},
+		{"combined-plus", `" 0.003 shop.example`},
+		{"common-plus", `" 404 5 "-" "-" 0.003`},
+		{`%a %l %u %t "%r" %>s %b`, `" 200 5`},
+		{`$remote_addr - $remote_user [$time_local] "$request" $status "$http_x_tenant"`, `"`},
+	} {
+		var r Request
+		if err := newDecoder(t, "none", test.format, Options{}).Decode(forged+test.end, &r); Reason(err) == "" {
+			t.Errorf("%s: …%s: read as %+v", test.format, test.end, r)
+		}
+	}
+}

@@ -156,6 +156,9 @@ func (s *scanner) add(v *variable, before, literal string, zone *time.Location) 
 	if v.slot == slotTime {
 		st.missing = errTime
 	}
+	if !s.quoted && strings.HasSuffix(before, `"`) {
+		s.quoted, s.asks = true, v.slot == slotRequestLine
+	}
 
 	// endQuote knows quotes that are escaped. With other escapes the literal alone ends the field.
 	quoted := (s.escape == escapeBackslash || s.escape == escapeHash) && strings.HasSuffix(before, `"`) && strings.HasPrefix(literal, `"`)

@@ -19,6 +19,8 @@ type scanner struct {
 	spaced   bool // a line may begin with spaces, which are not an empty first field
 	local    *localTime
 
+	quoted, asks bool // the format has quotes, and the request line is in the first of them
+
 	forgeable bool // zones may contain several variables: only to detect the format
 }
 
