@@ -26,7 +26,9 @@ type Decoder struct {
 	scan   *jsonScan   // of the record; nil when that is a line
 	lines  []int       // slots of the line
 	times  []int       // slots of the envelope's time
-	stream int         // slot of the container's stream
+	stream int         // slot of the container's stream, where the envelope has one
+	source int         // slot of the same in records of Docker's driver for Fluentd
+	stdout bool        // lines from the container's standard error are not read
 	parts  [2]parts    // of standard output and standard error
 	joined *parts      // with the line that was read last, if it came in parts
 	otlp   *otlp
@@ -52,8 +54,10 @@ func decoderOf(envelope string, o Options, newParser func(Options) (Parser, erro
 		return nil, err
 	}
 
-	d := &Decoder{parser: parser}
+	// Servers that write their log in JSON to standard error, as Caddy does, escape text of clients in all of it.
+	d := &Decoder{parser: parser, stdout: !o.Stderr}
 	if p, ok := parser.(*jsonParser); ok {
+		d.stdout = d.stdout && p.name == nginxJSON
 		// The lines in records of JSON may be JSON too, so each of both has its parser.
 		d.fields = p
 		d.parser, _ = newParser(o)
@@ -69,6 +73,7 @@ func (d *Decoder) use(envelope string) error {
 	switch envelope {
 	case "", "none":
 		d.open = d.openLine
+		d.stdout = false
 		if d.fields != nil {
 			// The scan of the fields serves Envelope too, so that the record is read once.
 			d.open, d.scan = d.openJSON, d.fields.scan
@@ -93,10 +98,11 @@ func (d *Decoder) use(envelope string) error {
 	}
 	d.open, d.scan = d.openJSON, newJSONScan()
 	if envelope == "docker" {
-		d.open, d.stream = d.openDocker, d.scan.slot("stream")
+		d.open = d.openDocker
 	} else if d.fields != nil {
 		d.scan = d.fields.scan
 	}
+	d.stream, d.source = d.scan.slot("stream"), d.scan.slot("source")
 	d.lines, d.times = d.scan.slots(shippers[i].lines), d.scan.slots(shippers[i].times)
 	return nil
 }

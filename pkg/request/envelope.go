@@ -51,6 +51,9 @@ func (d *Decoder) openJSON(record string, r *Request) error {
 		return errJSON
 	}
 
+	if d.stdout && (d.scan.textAt(d.stream) == "stderr" || d.scan.textAt(d.source) == "stderr") {
+		return errStderr
+	}
 	line, ok := d.line()
 	if d.fields != nil && (!ok || !beginsObject(line.raw)) {
 		return d.timed(d.fields.fill(r), r)
@@ -131,6 +134,9 @@ func (s *jsonScan) put(path, text string) {
 func (d *Decoder) openPart(stream, part string, last bool, r *Request) error {
 	p := &d.parts[0]
 	if stream == "stderr" {
+		if d.stdout {
+			return errStderr
+		}
 		p = &d.parts[1]
 	}
 	if last && !p.open { // a line in one piece, as nearly all are, is not copied

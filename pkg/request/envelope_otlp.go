@@ -9,6 +9,9 @@ type otlp struct {
 	found      *jsonScan // the values asked for
 }
 
+// otlpStream is the attribute with a container's stream.
+const otlpStream = "log.iostream"
+
 const (
 	rootLogs = 0
 
@@ -93,6 +96,9 @@ func (d *Decoder) openLog(log string, r *Request) error {
 
 	// Values that were found in the record before are forgotten.
 	o.found.begin()
+	if stream, _ := o.attribute(otlpStream); d.stdout && stream == "stderr" {
+		return errStderr
+	}
 	line, ok := o.record.get(recordLine)
 	if d.fields != nil && (!ok || !beginsObject(line.raw)) {
 		into := d.fields.scan

@@ -13,6 +13,7 @@ const maxFurther = 64
 
 // A jsonParser reads one JSON object a line. It allocates nothing once it has read the longest record.
 type jsonParser struct {
+	name    string // of the preset
 	scan    *jsonScan
 	shapes  []jsonMapping
 	further []jsonField
@@ -44,7 +45,7 @@ type jsonField struct {
 
 // newJSONParser makes the parser of one preset of JSON.
 func newJSONParser(name string, o Options) *jsonParser {
-	p := &jsonParser{scan: newJSONScan(), options: o}
+	p := &jsonParser{name: name, scan: newJSONScan(), options: o}
 	for _, shape := range jsonShapes {
 		switch name {
 		case "json":

@@ -59,6 +59,9 @@ type jsonDuration struct {
 // caddyJSON is the shape of a server written in Go, in whose request lines a # is part of the path.
 const caddyJSON = "caddy"
 
+// nginxJSON is the shape of a server whose other lines, its errors, may have JSON that a client wrote.
+const nginxJSON = "nginx-json"
+
 // cloudFrontJSON is the shape whose values are percent-encoded once more than they were sent.
 const cloudFrontJSON = "cloudfront-json"
 
@@ -129,7 +132,7 @@ var jsonShapes = []jsonShape{
 		roleHost: "vhost", roleRequest: "rawrequest", roleURI: "request", roleStatus: "response", roleBytes: "bytes",
 		roleAgent: `agent"`, roleReferrer: `referrer"`, roleForwarded: "{header}",
 	}},
-	{"nginx-json", "remote_addr request|request_uri|uri|path|request_method|method", [roleCount]string{
+	{nginxJSON, "remote_addr request|request_uri|uri|path|request_method|method", [roleCount]string{
 		roleTime: "time_iso8601 time_local msec# time# timestamp# @timestamp# date#",
 		roleIP:   "remote_addr", roleUser: "remote_user user",
 		roleMethod: "request_method method", roleHost: "http_host vhost host server_name",

@@ -217,6 +217,7 @@ func (t *trial) run(sample []string, o Options) {
 	if inner, ok := d.parser.(*jsonParser); ok {
 		inner.doubts, d.fields.doubts = &t.doubts, &t.doubts
 	}
+	stderr := 0
 	for _, record := range sample {
 		d.DecodeEach(record, func(r *Request, err error) {
 			if err == ErrNoRequest || err == nil && r.cut { // the end of a line distinguishes formats
@@ -224,6 +225,10 @@ func (t *trial) run(sample []string, o Options) {
 			}
 			if t.envelope != "none" && Reason(err) != errEnvelope.Reason {
 				t.opened++
+			}
+			if err == error(errStderr) { // a client can write any number of these
+				stderr, t.unread = stderr+1, record
+				return
 			}
 			if err == nil && isLines && t.judged {
 				err = t.judge(r)
@@ -244,6 +249,10 @@ func (t *trial) run(sample []string, o Options) {
 				t.clients = append(t.clients, clientOf(r, err))
 			}
 		})
+	}
+
+	if t.lines == 0 && stderr > 0 {
+		t.lines, t.failure = stderr, errStderr
 	}
 
 	// A line without a space in its user shows that the format has one field there, so the doubted lines count.

@@ -21,6 +21,9 @@ var (
 	errJSON     = &Unread{"json", "the line is not a JSON object"}
 	errEnvelope = &Unread{"envelope", "the record does not have the envelope's form"}
 	errLong     = &Unread{"long", "the line is too long"}
+
+	// nginx writes text of clients into its errors as it is, also newlines: a client can write lines there.
+	errStderr = &Unread{errFormat.Reason, "the line is from standard error, where servers write their errors; to read it, write only: 'stream == \"stderr\"'"}
 )
 
 // Reasons are all values of Reason, except the empty one.

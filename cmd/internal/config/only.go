@@ -30,10 +30,7 @@ func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, er
 	}
 
 	// Only the fields that the expression names are looked up, and not the complete record converted.
-	node := tree.Node
-	var f fieldFinder
-	ast.Walk(&node, &f)
-	names := f.names
+	names := fieldsOf(tree)
 
 	machines := sync.Pool{New: func() any { return new(vm.VM) }}
 	return func(field func(string) (string, bool)) bool {
@@ -48,6 +45,21 @@ func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, er
 		holds, err := machine.Run(program, record)
 		return err == nil && holds == true
 	}, nil
+}
+
+// NamesStream reports whether Only asks for the stream of a container: then it decides about standard error too.
+func (s *Source) NamesStream() bool {
+	tree, err := parser.Parse(s.Only)
+	return err == nil && slices.ContainsFunc(fieldsOf(tree), func(name []string) bool {
+		return slices.Equal(name, []string{"stream"}) || slices.Equal(name, []string{"source"}) || slices.Equal(name, []string{"log", "iostream"})
+	})
+}
+
+func fieldsOf(tree *parser.Tree) [][]string {
+	node := tree.Node
+	var f fieldFinder
+	ast.Walk(&node, &f)
+	return f.names
 }
 
 // put sets a field of nested maps. When a text is in the place of an inner map, put leaves the text.

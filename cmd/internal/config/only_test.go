@@ -35,3 +35,18 @@ func TestOnlyAsksTheRecord(t *testing.T) {
 		t.Error("without an expression something is asked")
 	}
 }
+
+func TestOnlyNamesTheStream(t *testing.T) {
+	for only, want := range map[string]bool{
+		``:                                     false,
+		`kubernetes.labels.app == "stream"`:    false,
+		`stream == "stderr"`:                   true,
+		`a == "b" and source in ["stderr"]`:    true,
+		`log.iostream in ["stderr", "stdout"]`: true,
+		`stream ==`:                            false,
+	} {
+		if got := (&Source{Only: only}).NamesStream(); got != want {
+			t.Errorf("%q: %v", only, got)
+		}
+	}
+}
