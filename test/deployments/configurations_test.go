@@ -256,3 +256,29 @@ func TestShippers(t *testing.T) {
 		}
 	}
 }
+
+// Without these limits, a client can make a shipper stop or drop lines. So every example has them.
+func TestShippersReadLongLines(t *testing.T) {
+	limits := map[string][]string{"name: tail": {"buffer_max_size: 16M", "skip_long_lines: on"}, "type: file,": {"max_line_bytes: 16777216"}, "type: file\n": {"max_line_bytes: 16777216"}}
+	found := 0
+	for _, file := range []string{"shippers/fluent-bit.yaml", "shippers/vector.yaml", "../docs/collecting.md"} {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for input, wanted := range limits {
+			if !strings.Contains(string(text), input) {
+				continue
+			}
+			found++
+			for _, limit := range wanted {
+				if !strings.Contains(string(text), limit) {
+					t.Errorf("%s has %q without %s", file, input, limit)
+				}
+			}
+		}
+	}
+	if found != 4 {
+		t.Errorf("%d examples are found", found)
+	}
+}
