@@ -11,3 +11,6 @@ func (b *Backend) SweepNow(ctx context.Context) error {
 	defer c.Close(ctx)
 	return b.sweep(ctx, c)
 }
+
+// CommitSQL is the statement of a commit.
+var CommitSQL = commitSQL

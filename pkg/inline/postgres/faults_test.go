@@ -116,7 +116,7 @@ func TestConflicts(t *testing.T) {
 	for _, code := range []string{"40001", "40P01"} {
 		b := p.open(postgres.Options{Serializable: true, Budget: time.Minute})
 		// The first three updates of a cell fail.
-		exec(t, p.url, `CREATE SEQUENCE tries;
+		run(t, p.url, `CREATE SEQUENCE tries;
 			CREATE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 				IF nextval('tries') <= 3 THEN RAISE EXCEPTION 'forced' USING ERRCODE = '`+code+`'; END IF;
 				RETURN NEW;
@@ -128,12 +128,12 @@ func TestConflicts(t *testing.T) {
 		if tries := query[int](t, p.url, "SELECT last_value FROM tries"); tries != 4 {
 			t.Errorf("%s: tried %d times", code, tries)
 		}
-		exec(t, p.url, `CREATE OR REPLACE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		run(t, p.url, `CREATE OR REPLACE FUNCTION conflict() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			RAISE EXCEPTION 'forced' USING ERRCODE = '`+code+`'; END $$`)
 		if _, err := commit(b, time.Minute, set("never "+code, 0, 1)); err == nil || !strings.Contains(err.Error(), code) {
 			t.Errorf("%s without end: %v", code, err)
 		}
-		exec(t, p.url, "DROP TRIGGER conflict ON weir_inline_cells; DROP FUNCTION conflict; DROP SEQUENCE tries")
+		run(t, p.url, "DROP TRIGGER conflict ON weir_inline_cells; DROP FUNCTION conflict; DROP SEQUENCE tries")
 	}
 }
 
@@ -141,7 +141,7 @@ func TestConflicts(t *testing.T) {
 func TestSweep(t *testing.T) {
 	p := newPlace(t, sqlserver.Postgres(t))
 	b := p.open(postgres.Options{})
-	exec(t, p.url, `INSERT INTO weir_inline_cells
+	run(t, p.url, `INSERT INTO weir_inline_cells
 		SELECT convert_to('cell' || n, 'UTF8'), 1, '', CASE WHEN n % 3 = 0 THEN $1::bigint ELSE 1000 END FROM generate_series(1, 5000) n`, window.MaxTime)
 	for range 2 {
 		if err := b.SweepNow(ctx); err != nil {
@@ -168,7 +168,7 @@ func TestTables(t *testing.T) {
 	if n := query[int](t, p.url, "SELECT count(*) FROM weir_inline_schema"); n != 1 {
 		t.Errorf("there are %d versions", n)
 	}
-	exec(t, p.url, "UPDATE weir_inline_schema SET version = 1000")
+	run(t, p.url, "UPDATE weir_inline_schema SET version = 1000")
 	failsWith(t, p.url, "newer Weir")
 
 	byHand := newPlace(t, s)
@@ -178,7 +178,7 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	exec(t, byHand.url, postgres.Schema())
+	run(t, byHand.url, postgres.Schema())
 	if r, err := commit(b, time.Minute, set("krule\x00k\xe4y", 0, 1), set("a0123456789abcdef", 0, 2)); err != nil || !r.Done {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -189,11 +189,11 @@ func TestTables(t *testing.T) {
 		t.Error(got)
 	}
 
-	exec(t, byHand.url, "DROP VIEW weir_inline_keys, weir_inline_attempts; DROP TABLE weir_inline_cells, weir_inline_schema")
+	run(t, byHand.url, "DROP VIEW weir_inline_keys, weir_inline_attempts; DROP TABLE weir_inline_cells, weir_inline_schema")
 	if r, err := commit(b, time.Second, set("a", 0, 1)); err == nil {
 		t.Errorf("there are no tables: %+v", r)
 	}
-	exec(t, byHand.url, postgres.Schema())
+	run(t, byHand.url, postgres.Schema())
 	if r, err := commit(b, time.Minute, set("a", 0, 1)); err != nil || !r.Done {
 		t.Errorf("after they were made again: %+v, %v", r, err)
 	}
@@ -218,7 +218,7 @@ func failsWith(t *testing.T, url, words string) {
 func TestLeastRights(t *testing.T) {
 	s := sqlserver.Postgres(t)
 	p := newPlace(t, s)
-	exec(t, p.url, postgres.Schema())
+	run(t, p.url, postgres.Schema())
 	schema := p.url[strings.LastIndex(p.url, "=")+1:]
 	s.Admin(t, "CREATE ROLE least LOGIN PASSWORD 'secret'", "GRANT USAGE ON SCHEMA "+schema+" TO least",
 		"GRANT SELECT ON "+schema+".weir_inline_schema TO least",

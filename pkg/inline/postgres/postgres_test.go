@@ -31,11 +31,11 @@ func newPlace(t testing.TB, s *sqlserver.Server) *place {
 	t.Helper()
 	places++
 	schema := fmt.Sprint("place", places)
-	exec(t, s.URL, "CREATE SCHEMA "+schema)
+	run(t, s.URL, "CREATE SCHEMA "+schema)
 	return &place{t, s.URL + "?search_path=" + schema}
 }
 
-func exec(t testing.TB, url, statement string, args ...any) {
+func run(t testing.TB, url, statement string, args ...any) {
 	t.Helper()
 	c, err := pgx.Connect(context.Background(), url)
 	if err != nil {
