@@ -20,9 +20,10 @@ func MariaDB(t testing.TB, options ...string) *Server {
 		"--innodb-log-file-size=32M")
 
 	host, number := s.hostPort()
+	certificate, key := s.certify()
 	s.args = append([]string{"--no-defaults", "--datadir=" + data, "--socket=" + socket, "--bind-address=" + host, "--port=" + number,
 		"--skip-name-resolve", "--innodb-flush-log-at-trx-commit=2", "--innodb-log-file-size=32M", "--max-connections=300",
-		"--pid-file=" + filepath.Join(s.Folder, "pid")}, options...)
+		"--ssl-cert=" + certificate, "--ssl-key=" + key, "--pid-file=" + filepath.Join(s.Folder, "pid")}, options...)
 	admin := mysql.NewConfig()
 	admin.User, admin.Net, admin.Addr = "root", "unix", socket
 	s.driver, s.admin = "mysql", admin.FormatDSN()

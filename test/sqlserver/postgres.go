@@ -24,9 +24,11 @@ func Postgres(t testing.TB, settings ...string) *Server {
 		"--auth-local", "trust", "--encoding", "UTF8", "--locale", "C", "--no-sync")
 
 	host, number := s.hostPort()
+	certificate, key := s.certify()
 	s.args = []string{"-D", data}
 	for _, setting := range append([]string{
 		"listen_addresses=" + host, "port=" + number, "unix_socket_directories=" + s.Folder, "fsync=off", "max_connections=300",
+		"ssl=on", "ssl_cert_file=" + certificate, "ssl_key_file=" + key,
 	}, settings...) {
 		s.args = append(s.args, "-c", setting)
 	}

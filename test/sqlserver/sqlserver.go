@@ -37,6 +37,7 @@ type Server struct {
 	Addr   string // host and port, the same after every start
 	Folder string // of its files
 	URL    string // for the user, with the password
+	CA     string // the certificate by which TLS is verified
 
 	t       testing.TB
 	as      *syscall.SysProcAttr
@@ -188,6 +189,9 @@ func (s *Server) Admin(t testing.TB, statements ...string) {
 		}
 	}
 }
+
+// AdminURL is the data source name of the administrator.
+func (s *Server) AdminURL() string { return s.admin }
 
 // Output is what the server has written.
 func (s *Server) Output() string {

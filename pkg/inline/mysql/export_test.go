@@ -1,6 +1,10 @@
 package mysql
 
-import "context"
+import (
+	"context"
+
+	"weir/pkg/inline/stored"
+)
 
 // SweepNow sweeps once, when no other does.
 func (b *Backend) SweepNow(ctx context.Context) error {
@@ -10,4 +14,10 @@ func (b *Backend) SweepNow(ctx context.Context) error {
 	}
 	defer c.Close()
 	return sweep(ctx, c)
+}
+
+// RequestOf is the request of a commit.
+func RequestOf(c *stored.Commit) (text string, args []any) {
+	q, _ := requestOf(c)
+	return q.String(), q.args
 }

@@ -214,7 +214,7 @@ func failsWith(t *testing.T, url, words string) {
 	})
 }
 
-// These rights are enough where the tables are there, as the documentation says.
+// These rights are enough where the tables are there, as the documentation says. The connection has TLS.
 func TestLeastRights(t *testing.T) {
 	s := sqlserver.Postgres(t)
 	p := newPlace(t, s)
@@ -224,7 +224,7 @@ func TestLeastRights(t *testing.T) {
 		"GRANT SELECT ON "+schema+".weir_inline_schema TO least",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON "+schema+".weir_inline_cells TO least")
 	b, err := postgres.Open(postgres.Options{
-		URL: "postgres://" + s.Addr + "/" + sqlserver.Database + "?search_path=" + schema, User: "least",
+		URL: "postgres://" + s.Addr + "/" + sqlserver.Database + "?search_path=" + schema + "&sslmode=verify-full&sslrootcert=" + s.CA, User: "least",
 		ReadPassword: func() (string, error) { return "secret", nil },
 	})
 	if err != nil {
@@ -236,5 +236,8 @@ func TestLeastRights(t *testing.T) {
 	}
 	if err := b.SweepNow(ctx); err != nil {
 		t.Error(err)
+	}
+	if n := query[int](t, s.AdminURL(), "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'least' AND ssl"); n == 0 {
+		t.Error("no connection has TLS")
 	}
 }

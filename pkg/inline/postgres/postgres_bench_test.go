@@ -58,7 +58,7 @@ func pgbench(b *testing.B, program, url string, state []byte) (rate float64) {
 	statement := postgres.CommitSQL
 	for i, value := range []string{
 		"ARRAY[convert_to('k' || :n, 'UTF8')]", "ARRAY[0]", "ARRAY[1]", fmt.Sprintf(`ARRAY['\x%x'::bytea]`, state),
-		fmt.Sprintf("ARRAY[%d]", window.MaxTime), "0", fmt.Sprint(int64(window.MaxTime) * 1000),
+		fmt.Sprintf("ARRAY[%d]", window.MaxTime), "0", fmt.Sprint(window.MaxTime * 1000),
 	} {
 		statement = strings.ReplaceAll(statement, fmt.Sprintf("$%d", i+1), value)
 	}
