@@ -16,12 +16,13 @@ func MariaDB(t testing.TB, options ...string) *Server {
 	t.Helper()
 	s := newServer(t, real.Program(t, "mariadbd", "mariadb-server"), "mysql")
 	data, socket := filepath.Join(s.Folder, "data"), filepath.Join(s.Folder, "socket")
-	s.run("mariadb-install-db", "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db",
+	tmp := "--tmpdir=" + s.Folder // in a common one, a server that starts deletes the tables of others
+	s.run("mariadb-install-db", "--no-defaults", "--datadir="+data, tmp, "--auth-root-authentication-method=normal", "--skip-test-db",
 		"--innodb-log-file-size=32M")
 
 	host, number := s.hostPort()
 	certificate, key := s.certify()
-	s.args = append([]string{"--no-defaults", "--datadir=" + data, "--socket=" + socket, "--bind-address=" + host, "--port=" + number,
+	s.args = append([]string{"--no-defaults", "--datadir=" + data, tmp, "--socket=" + socket, "--bind-address=" + host, "--port=" + number,
 		"--skip-name-resolve", "--innodb-flush-log-at-trx-commit=2", "--innodb-log-file-size=32M", "--max-connections=300",
 		"--ssl-cert=" + certificate, "--ssl-key=" + key, "--pid-file=" + filepath.Join(s.Folder, "pid")}, options...)
 	admin := mysql.NewConfig()

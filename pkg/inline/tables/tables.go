@@ -30,6 +30,8 @@ const (
 // ErrMissing reports that tables are to be made by hand.
 var ErrMissing = errors.New("the tables of inline limits are missing or old")
 
+var errNewer = errors.New("the tables of inline limits are of a newer Weir")
+
 var errStarting = errors.New("the database was not asked yet")
 
 // A Keeper knows whether the tables are there.
@@ -80,11 +82,14 @@ func (k *Keeper) run(ctx context.Context, look func(context.Context, func()) err
 	}
 }
 
-// Wait waits until the tables are there.
+// Wait waits until the tables are there. It does not wait for tables that somebody has to make.
 func (k *Keeper) Wait(ctx context.Context) error {
 	k.mu.Lock()
-	opened := k.opened
+	opened, isOpen, why := k.opened, k.isOpen, k.why
 	k.mu.Unlock()
+	if !isOpen && (errors.Is(why, ErrMissing) || errors.Is(why, errNewer)) {
+		return why
+	}
 	select {
 	case <-opened:
 		return nil
@@ -132,7 +137,7 @@ func Migrate(version, known int, create bool, command string) (bool, error) {
 	case version == known:
 		return false, nil
 	case version > known:
-		return false, fmt.Errorf("the tables of inline limits have version %d, of a newer Weir; this one knows %d", version, known)
+		return false, fmt.Errorf("%w: they have version %d, and this one knows %d", errNewer, version, known)
 	case !create:
 		return false, fmt.Errorf("%w (version %d of %d); run: %s", ErrMissing, version, known, command)
 	}
