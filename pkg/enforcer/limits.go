@@ -208,7 +208,7 @@ func (e *Enforcer) describe(header http.Header, r *ruling, t *attempt, now int64
 	}
 	taken, all := &t.verdict.Taken[decides], r.limits[t.rules[decides]].policies
 	seconds := ""
-	if taken.Again > now && taken.Again != window.Never {
+	if taken.Again > taken.At && taken.Again != window.Never { // now may be a little before the instant of the decision
 		seconds = strconv.FormatInt(secondsUntil(taken.Again, now), 10)
 	}
 	e.limitHeaders(header, all, &all[taken.Limit], taken.Remaining, seconds)

@@ -170,7 +170,7 @@ func (p *PartAnswer) of(a *asking, want int) {
 	}
 	next := PartAnswer{Refused: !taken.Admitted, Rule: t.wants[want].Rule.Name, Remaining: taken.Remaining}
 	next.Limit = a.ruling.Rules.Rules[t.rules[want]].Limits[taken.Limit]
-	if taken.Again != window.Never {
+	if taken.Again > taken.At && taken.Again != window.Never {
 		next.Again = time.Duration(max(0, taken.Again-a.request.UnixMilli)) * time.Millisecond
 	}
 	if p.Rule == "" || next.decides(p) {
