@@ -33,7 +33,7 @@ func TestNginxErrorsInAContainerAreNotRead(t *testing.T) {
 	var lines, failures []string
 	wait.Until(t, "both logs had the request", func() bool {
 		lines, failures = logLines(t, log), logLines(t, filepath.Join(filepath.Dir(log), "error.log"))
-		return len(lines) > 0 && strings.Contains(strings.Join(failures, "\n"), `" failed (2:`)
+		return strings.Contains(lines[0], "GET /x") && strings.Contains(strings.Join(failures, "\n"), `" failed (2:`)
 	})
 	if !strings.Contains("\n"+strings.Join(failures, "\n")+"\n", "\n"+forged+"\n") {
 		t.Fatalf("the error log has no line of the client: %s", failures)
