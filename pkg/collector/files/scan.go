@@ -3,10 +3,12 @@ package files
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/logfile"
@@ -99,26 +101,42 @@ func (f *family) find() (files []found) {
 	return files
 }
 
+// Folders are read in pieces, and few at a time: a folder of ten thousand logs is read once for each of them.
+const folderPiece = 256
+
+var folders = make(chan struct{}, 2)
+
 // rotated lists the files that a live file was rotated to.
 func (f *family) rotated(live string) (files []found) {
-	folder, err := os.ReadDir(filepath.Dir(live))
-	if err != nil {
-		if !errors.Is(err, os.ErrNotExist) {
-			f.bar(filepath.Dir(live), fmt.Errorf("looking for the rotated files of %s: %w", live, err))
+	folders <- struct{}{}
+	defer func() { <-folders }()
+	folder, err := os.Open(filepath.Dir(live))
+	if err == nil {
+		defer folder.Close()
+	}
+
+	for err == nil {
+		var entries []os.DirEntry
+		entries, err = folder.ReadDir(folderPiece)
+		for _, entry := range entries {
+			suffix, ok := rotationOf(filepath.Base(live), entry.Name())
+			if !ok || !entry.Type().IsRegular() {
+				continue
+			}
+			if info, err := entry.Info(); err == nil {
+				files = append(files, found{path: filepath.Join(filepath.Dir(live), entry.Name()), suffix: suffix, info: info})
+			}
 		}
+	}
+
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case !errors.Is(err, io.EOF):
+		f.bar(filepath.Dir(live), fmt.Errorf("looking for the rotated files of %s: %w", live, err))
 		return nil
 	}
-
-	for _, entry := range folder {
-		suffix, ok := rotationOf(filepath.Base(live), entry.Name())
-		if !ok || !entry.Type().IsRegular() {
-			continue
-		}
-		if info, err := entry.Info(); err == nil {
-			files = append(files, found{path: filepath.Join(filepath.Dir(live), entry.Name()), suffix: suffix, info: info})
-		}
-	}
-
+	slices.SortFunc(files, func(a, b found) int { return strings.Compare(a.path, b.path) })
 	return files
 }
 
