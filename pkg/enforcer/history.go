@@ -174,7 +174,28 @@ func shownPath(path, query string) string {
 	if query == "" {
 		return request.Sample(path)
 	}
-	return request.Sample(path + "?" + query)
+	return request.Sample(path + "?" + withoutValues(query))
+}
+
+// withoutValues is the beginning of a query with *** for each value, whatever it contains.
+func withoutValues(query string) string {
+	const ends = "&;"
+	var b strings.Builder
+	for query != "" && b.Len() <= longestText {
+		end := strings.IndexAny(query, ends)
+		if end < 0 {
+			end = len(query)
+		}
+		name, _, valued := strings.Cut(query[:end], "=")
+		b.WriteString(bounded(name))
+		if valued {
+			b.WriteString("=***")
+		}
+		next := min(end+1, len(query))
+		b.WriteString(query[end:next])
+		query = query[next:]
+	}
+	return b.String()
 }
 
 // put gives a line to the queue, or loses it.

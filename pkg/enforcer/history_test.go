@@ -194,3 +194,22 @@ func TestAFullHistoryDelaysNothing(t *testing.T) {
 		t.Errorf("%d bytes are in an empty queue", held)
 	}
 }
+
+// A value of a query is never shown, whatever characters stand around it.
+func TestAHistoryHasNoValuesOfQueries(t *testing.T) {
+	for query, want := range map[string]string{
+		"token=secret":              "token=***",
+		"f={1}&token=secret":        "f=***&token=***",
+		`f="&token=secret;b=secret`: "f=***&token=***;b=***",
+		"f=a b&token=secret&":       "f=***&token=***&",
+		`{"'< \=secret&&flag`:       `{"'< \=***&&flag`,
+		"a=b=secret?c=secret":       "a=***",
+	} {
+		if got := shownPath("/p", query); got != "/p?"+want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+	if long := shownPath("/p", strings.Repeat("a=secret&", 100_000)); len(long) > 210 || strings.Contains(long, "secret") {
+		t.Error(long)
+	}
+}

@@ -12,6 +12,7 @@ const sampleBytes = 200
 // \xNN), with every value in a query string and the word after Bearer or Basic replaced by ***.
 func Sample(line string) string {
 	s := sampler{line: line}
+	s.credentials()
 	for s.at < len(line) && s.out.Len() <= sampleBytes {
 		s.step()
 	}
@@ -45,13 +46,17 @@ func (s *sampler) step() {
 	case strings.ContainsRune(queryEnds, char):
 		s.query = false
 		s.credentials()
+	case strings.ContainsRune(quotes, char):
+		s.credentials()
 	case s.query && char == '=':
 		s.mask(queryEnds + "&;")
 	}
 }
 
-// queryEnds are the characters that a logged query string cannot contain.
-const queryEnds = " \t\"'<>\\{}\r\n"
+const (
+	queryEnds = " \t\"\r\n" // a logged query string cannot contain them
+	quotes    = `'<>\{}`    // may stand around a text, and a query string may contain them
+)
 
 // credentials masks the word after Bearer or Basic.
 func (s *sampler) credentials() {
@@ -59,7 +64,7 @@ func (s *sampler) credentials() {
 		if len(s.line)-s.at > len(scheme) && strings.EqualFold(s.line[s.at:s.at+len(scheme)], scheme) {
 			s.out.WriteString(s.line[s.at : s.at+len(scheme)])
 			s.at += len(scheme)
-			s.mask(queryEnds)
+			s.mask(queryEnds + quotes)
 			return
 		}
 	}

@@ -53,7 +53,7 @@ func attemptText(r *attempts.Record) string {
 	fmt.Fprintf(&b, "%s  %s", at, decision)
 	for i := range r.Takes {
 		t := &r.Takes[i]
-		fmt.Fprintf(&b, "  %s %s: %s, %d of %s remain", output.Printable(t.Rule), output.Printable(t.Key), t.Verdict, t.Remaining, output.Printable(t.Limit))
+		fmt.Fprintf(&b, "  %s %s: %s, %d of %s remain", output.Printable(t.Rule), output.Printable(t.Key), output.Printable(t.Verdict), t.Remaining, output.Printable(t.Limit))
 		if t.Cost != 1 {
 			fmt.Fprintf(&b, ", cost %d", t.Cost)
 		}
