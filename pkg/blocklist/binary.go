@@ -25,6 +25,14 @@ type Header struct {
 	Snapshot bool    // all active entries, not only the changes
 }
 
+// buffer is how many bytes are collected before they are written. There may be many readers of changes.
+func (h *Header) buffer() int {
+	if h.Snapshot {
+		return 64 << 10
+	}
+	return 8 << 10
+}
+
 // The binary form. Numbers are varints, see the package's comment.
 //
 //	magic       8 bytes  weirlist
@@ -61,7 +69,7 @@ type Writer struct {
 
 // NewWriter begins a list. It never closes its destination.
 func NewWriter(to io.Writer, h Header) *Writer {
-	w := &Writer{to: bufio.NewWriterSize(to, 64<<10), digest: xxhash.New()}
+	w := &Writer{to: bufio.NewWriterSize(to, h.buffer()), digest: xxhash.New()}
 	b := w.room[:0]
 	b = append(b, magic...)
 	b = append(b, RecordVersion)

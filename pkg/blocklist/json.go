@@ -42,7 +42,7 @@ type JSONWriter struct {
 
 // NewJSONWriter begins a list.
 func NewJSONWriter(to io.Writer, h Header) *JSONWriter {
-	w := &JSONWriter{to: bufio.NewWriterSize(to, 64<<10), digest: xxhash.New()}
+	w := &JSONWriter{to: bufio.NewWriterSize(to, h.buffer()), digest: xxhash.New()}
 	asOf := instant(h.AsOf)
 	first := firstLine{Version: RecordVersion, List: h.Version.List.String(), At: h.Version.String(), AsOf: &asOf}
 	if !h.Snapshot {
@@ -95,7 +95,12 @@ func (w *JSONWriter) Close() error {
 // know these, it writes all active entries. It writes only entries for which wanted returns true; a nil wanted means
 // all. The errors are those of WriteAfter.
 func (s *Set) WriteJSONAfter(to io.Writer, after Version, nowMilli int64, wanted func(*Entry) bool) error {
-	c, err := s.capture(after)
+	return s.WriteJSONSome(to, after, nowMilli, maxDelta, wanted)
+}
+
+// WriteJSONSome is WriteJSONAfter with at most so many changes, and fewer long ones.
+func (s *Set) WriteJSONSome(to io.Writer, after Version, nowMilli int64, most int, wanted func(*Entry) bool) error {
+	c, err := s.capture(after, most)
 	if err != nil {
 		return err
 	}

@@ -26,8 +26,9 @@ type captured struct {
 // maxDelta is how many records a delta has at most.
 const maxDelta = 16 << 10
 
-// capture takes the changes after a version, or everything when the Set does not know these.
-func (s *Set) capture(after Version) (captured, error) {
+// capture takes the changes after a version, at most so many, or everything when the Set does not know these.
+func (s *Set) capture(after Version, most int) (captured, error) {
+	most = min(max(most, 1), maxDelta)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.State()
@@ -41,11 +42,13 @@ func (s *Set) capture(after Version) (captured, error) {
 	c := captured{header: Header{Version: state.Version, After: after.Offset, AsOf: state.AsOf}, local: s.pending.orders()}
 	// A delta is possible while the ring still has the records after that version.
 	if after.List == state.Version.List {
-		if changes, ok := s.ring.after(after.Offset, maxDelta); ok {
+		if changes, ok := s.ring.after(after.Offset, most); ok {
+			fitting := fitting(changes, most*usualBytes)
 			// There may be more: the follower asks for them with the version that it has then.
-			if len(changes) == maxDelta {
-				c.header.Version.Offset = changes[maxDelta-1].Offset
+			if len(changes) == most || len(fitting) < len(changes) {
+				c.header.Version.Offset = fitting[len(fitting)-1].Offset
 			}
+			changes = fitting
 			c.changes = changes
 			return c, nil
 		}
@@ -59,11 +62,38 @@ func (s *Set) capture(after Version) (captured, error) {
 	return c, nil
 }
 
+// LeadsTo returns the version that WriteSome leads to, or an earlier one when the Set changes meanwhile.
+func (s *Set) LeadsTo(after Version, most int) Version {
+	c, err := s.capture(after, most)
+	if err != nil {
+		return s.Version()
+	}
+	return c.header.Version
+}
+
+// usualBytes is the length that records have at most on average: of longer ones a delta has fewer.
+const usualBytes = 128
+
+// fitting returns the first changes that have so many bytes together, and at least one.
+func fitting(changes []Change, most int) []Change {
+	for i, c := range changes {
+		if most -= len(c.Key) + len(c.Value); most < 0 {
+			return changes[:max(i, 1)]
+		}
+	}
+	return changes
+}
+
 // WriteAfter writes in the binary form the changes after a version. When the Set does not know these, it writes a
 // snapshot; for the zero Version it always does. The errors are ErrNoList and ErrNotYet, before anything is written,
 // and those of the writing.
 func (s *Set) WriteAfter(to io.Writer, after Version, nowMilli int64) error {
-	c, err := s.capture(after)
+	return s.WriteSome(to, after, nowMilli, maxDelta)
+}
+
+// WriteSome is WriteAfter with at most so many changes, and fewer long ones.
+func (s *Set) WriteSome(to io.Writer, after Version, nowMilli int64, most int) error {
+	c, err := s.capture(after, most)
 	if err != nil {
 		return err
 	}
@@ -96,7 +126,7 @@ func (c *captured) write(to io.Writer, now int64) error {
 // WriteSnapshot writes the list in the binary form, to be kept: orders that wait for the log are not written as such.
 // It returns the header.
 func (s *Set) WriteSnapshot(to io.Writer, nowMilli int64) (Header, error) {
-	c, err := s.capture(Version{})
+	c, err := s.capture(Version{}, maxDelta)
 	if err != nil {
 		return Header{}, err
 	}
@@ -107,7 +137,7 @@ func (s *Set) WriteSnapshot(to io.Writer, nowMilli int64) (Header, error) {
 // WriteChanges is WriteAfter without snapshots: when the Set does not know the changes after the version, it writes
 // nothing and returns false.
 func (s *Set) WriteChanges(to io.Writer, after Version, nowMilli int64) (Header, bool, error) {
-	c, err := s.capture(after)
+	c, err := s.capture(after, maxDelta)
 	if err != nil || c.header.Snapshot {
 		return Header{}, false, err
 	}

@@ -444,3 +444,25 @@ func TestWaitReturnsAtAChange(t *testing.T) {
 		v = s.Version()
 	}
 }
+
+// A delta ends with a record before which everything is in it, however long the records are.
+func TestADeltaHasABound(t *testing.T) {
+	s := NewSet(Limits{})
+	f := s.Fill()
+	f.Swap(State{Version{list, 0}, true, at}, at)
+	for i := range int64(10) {
+		if err := s.Apply(at, record(t, i+1, verdict(fmt.Sprint(strings.Repeat("k", 200), i)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for most, want := range map[int]int64{0: 1, 1: 1, 3: 1, 12: 3, 100: 10, 1 << 20: 10} {
+		var b bytes.Buffer
+		if err := s.WriteSome(&b, Version{list, 0}, at, most); err != nil {
+			t.Fatal(err)
+		}
+		r, err := NewReader(&b)
+		if err != nil || r.Header.Version.Offset != want || s.LeadsTo(Version{list, 0}, most).Offset != want {
+			t.Errorf("of at most %d: to %d, %v; it should reach %d, %v", most, r.Header.Version.Offset, s.LeadsTo(Version{list, 0}, most), want, err)
+		}
+	}
+}

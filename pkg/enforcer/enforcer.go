@@ -110,13 +110,14 @@ type Enforcer struct {
 	storeMetrics *storeMetrics
 	storeAway    func() bool
 
-	pages    origin.Pages
-	finding  *limited.Places // places for searches of the list
-	listing  *limited.Places // places for answers with the complete list
-	turns    turns
-	refusals refusals
-	delta    delta
-	patience time.Duration
+	pages      origin.Pages
+	finding    *limited.Places // places for searches of the list
+	listing    *limited.Places // places for answers with the complete list
+	catchingUp *limited.Places // places for answers with many changes
+	turns      turns
+	refusals   refusals
+	delta      delta
+	patience   time.Duration
 
 	following atomic.Int64 // followers over HTTP
 	ending    chan struct{}
@@ -137,7 +138,8 @@ func Open(c Config) (*Enforcer, error) {
 	e := &Enforcer{
 		config: c, plain: anyEdge(c.Refusal),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
-		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing), turns: newTurns(),
+		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing),
+		catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(),
 	}
 
 	e.history = newHistory(&c, e.faults)

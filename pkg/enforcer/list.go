@@ -128,8 +128,19 @@ func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest)
 		return err
 	}
 	defer leave()
+	if q.reached != (blocklist.Version{}) {
+		header.Set(versionField, q.reached.String())
+	}
 	return e.writeBody(hurry(w), q)
 }
+
+// Changes are answered to any number of clients. What is kept for one that reads slowly has to be small, so only a few
+// are answered with many changes at once; the others get the first ones, and ask for more.
+const (
+	manyChanges   = 16 << 10
+	fewChanges    = 128
+	maxCatchingUp = 16
+)
 
 // mayList waits for a place for an answer of more than a delta.
 func (e *Enforcer) mayList(r *http.Request, q *listRequest) (leave func(), err error) {
@@ -137,11 +148,26 @@ func (e *Enforcer) mayList(r *http.Request, q *listRequest) (leave func(), err e
 		return e.mayFind(r)
 	}
 	if q.since {
-		if _, _, known := e.config.Set.Changes(q.after, 1); known {
-			return func() {}, nil
+		if changes, _, known := e.config.Set.Changes(q.after, fewChanges+1); known {
+			return e.mayCatchUp(r, q, len(changes)), nil
 		}
 	}
 	return place(r, e.listing, "are answered with the list")
+}
+
+// mayCatchUp takes a place for an answer with many changes, if there is one.
+func (e *Enforcer) mayCatchUp(r *http.Request, q *listRequest, changes int) (leave func()) {
+	leave, ok := func() {}, false
+	if changes > fewChanges {
+		leave, ok = e.catchingUp.TryTake(r)
+	}
+	if !ok {
+		leave, q.most = func() {}, fewChanges
+	}
+
+	// A client that asks for the changes after this version next has to get those that are left out now.
+	q.reached = e.config.Set.LeadsTo(q.after, q.most)
+	return leave
 }
 
 // writeBody writes the list. After its first byte, an error ends the connection: no reader accepts the part as a list.
@@ -187,9 +213,9 @@ func (e *Enforcer) writeTo(to io.Writer, header http.Header, q *listRequest) err
 
 func (e *Enforcer) writeForm(to io.Writer, q *listRequest, now int64) error {
 	if q.form == blocklist.ContentBinary {
-		return e.delta.write(to, e.config.Set, q.after, now)
+		return e.delta.write(to, e.config.Set, q.after, now, q.most)
 	}
-	return e.config.Set.WriteJSONAfter(to, q.after, now, q.wanted())
+	return e.config.Set.WriteJSONSome(to, q.after, now, q.most, q.wanted())
 }
 
 // writeTop writes the worst entries first, and in a header how many it left out.

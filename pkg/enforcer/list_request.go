@@ -21,7 +21,9 @@ type listRequest struct {
 	rule    string
 	top     int // 0 is all
 	zipped  bool
-	answers string // the ETag that the client has
+	answers string            // the ETag that the client has
+	most    int               // changes in the answer
+	reached blocklist.Version // with them; zero for the complete list
 }
 
 const eventStream = "text/event-stream"
@@ -41,7 +43,7 @@ func readListRequest(r *http.Request) (*listRequest, error) {
 		return nil, problemf(http.StatusBadRequest, "rule is empty: name one, or leave it out")
 	}
 
-	q := &listRequest{form: formOf(r.Header.Get("Accept")), since: values.Has("after"), local: values.Get("local"), rule: values.Get("rule"),
+	q := &listRequest{form: formOf(r.Header.Get("Accept")), since: values.Has("after"), local: values.Get("local"), rule: values.Get("rule"), most: manyChanges,
 		answers: r.Header.Get("If-None-Match")}
 	after := values.Get("after")
 	// Browsers send it by themselves when they connect again.

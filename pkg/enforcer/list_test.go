@@ -383,7 +383,7 @@ func TestADeltaIsKeptWhileNothingChanges(t *testing.T) {
 	var d delta
 	seen := map[string]bool{}
 	answered := func() string {
-		answer, err := d.of(set, after, now)
+		answer, err := d.of(set, after, now, manyChanges)
 		if err != nil {
 			t.Fatal(err)
 		}

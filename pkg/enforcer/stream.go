@@ -11,8 +11,10 @@ import (
 	"weir/pkg/blocklist"
 )
 
-// streamChanges is how many changes are written at once.
-const streamChanges = 1024
+const (
+	streamChanges = 128      // that are read at a time
+	streamBytes   = 16 << 10 // of events that are sent at a time, and kept for the next ones
+)
 
 // stillThere is the interval of comments that keep a quiet stream alive.
 const stillThere = 15 * time.Second
@@ -31,7 +33,7 @@ type stream struct {
 
 	place func() (leave func(), err error) // for answers with the complete list
 	turns turns
-	gone  bool // there was no place: the client comes again
+	gone  bool // it cannot go on, or there was no place: the client comes again
 }
 
 // stream answers with one event per changed entry. A client without a version gets the changes from now on. A client
@@ -82,6 +84,9 @@ func (s *stream) run(ctx context.Context) {
 		if more {
 			continue
 		}
+		if s.room.Cap() > 2*streamBytes {
+			s.room = bytes.Buffer{}
+		}
 
 		select {
 		case <-changed:
@@ -93,7 +98,7 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-// write writes the changes, and returns whether there are more.
+// write writes the changes, most of them to the client already, and returns whether there are more.
 func (s *stream) write() (more bool) {
 	changes, version, ok := s.set.Changes(s.at, streamChanges)
 	// A version that this enforcer has not reached yet will come; one that it does not know needs a reset.
@@ -112,6 +117,9 @@ func (s *stream) write() (more bool) {
 			continue
 		}
 		s.entry(entry, blocklist.Version{List: version.List, Offset: change.Offset})
+		if s.sendFull(); s.gone {
+			return false
+		}
 	}
 
 	s.at = version
@@ -124,6 +132,9 @@ func (s *stream) write() (more bool) {
 		if !s.waiting[order.ID] {
 			s.waiting[order.ID] = true
 			s.entry(order.Entry(), blocklist.Version{})
+			if s.sendFull(); s.gone {
+				return false
+			}
 		}
 	}
 
@@ -171,6 +182,13 @@ func (s *stream) entry(e *blocklist.Entry, at blocklist.Version) {
 		fmt.Fprintf(&s.room, "id: %s\n", at)
 	}
 	fmt.Fprintf(&s.room, "event: entry\ndata: %s\n\n", text)
+}
+
+// sendFull sends the events when there are enough of them. A client that reads slowly keeps no more in memory.
+func (s *stream) sendFull() {
+	if s.room.Len() >= streamBytes && s.send() != nil {
+		s.gone = true
+	}
 }
 
 func (s *stream) send() error {
