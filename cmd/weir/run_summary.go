@@ -15,6 +15,7 @@ import (
 	"weir/cmd/weir/internal/demo"
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
+	"weir/internal/duration"
 	"weir/pkg/collector"
 	"weir/pkg/rule"
 )
@@ -130,6 +131,9 @@ func modeInWords(r *rule.Rule) string {
 		mode = "shadow: shown, not refused"
 	}
 	if r.Inline {
+		if r.CountsRefusals() {
+			return fmt.Sprintf("inline, blocks after %d refused in %s, %s", r.Block.After, duration.Format(r.Block.Within), mode)
+		}
 		return "inline, " + mode
 	}
 	return mode

@@ -34,6 +34,7 @@ type ruling struct {
 
 // newRuling makes the policies of rules, for hits that come late.
 func newRuling(set *rule.Set, late time.Duration) (*ruling, error) {
+	set = set.Counted()
 	next := &ruling{set: set, fingerprint: set.Fingerprint(), over: make(chan struct{})}
 	var modes []string
 	for _, r := range set.Rules {

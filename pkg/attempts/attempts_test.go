@@ -32,6 +32,9 @@ func TestRecords(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+		if m, ok := MarkOf(string(line(&want)) + "\n"); !ok || m != want.Mark() {
+			t.Errorf("%s: %+v", name, m)
+		}
 		if !Is(string(line(&want))) || !json.Valid(line(&want)) {
 			t.Errorf("%s: %s", name, line(&want))
 		}
@@ -50,17 +53,20 @@ func TestForeignLinesAreNoRecords(t *testing.T) {
 		if err := Parse([]byte(text), &r); err == nil {
 			t.Errorf("%q is a record: %+v", text, r)
 		}
+		if _, ok := MarkOf(text); ok && !Is(text) {
+			t.Errorf("%q has a mark", text)
+		}
 	}
 }
 
 func TestARepeatIsRecognised(t *testing.T) {
 	var seen Repeats
 	count := func(from string, sequence uint64) int {
-		r := Record{From: from, Sequence: sequence}
-		if seen.Has(&r) {
+		m := Mark{from, sequence}
+		if seen.Has(m) {
 			return 0
 		}
-		seen.See(&r)
+		seen.See(m)
 		return 1
 	}
 	counted := 0

@@ -4,11 +4,36 @@ import (
 	"encoding/binary"
 	"hash/fnv"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // maxWriters is how many writers of a partition are remembered: more write to one at a time only if there are more
 // enforcers.
-const maxWriters = 48
+const maxWriters = 40
+
+// A Mark is what a record names itself by in its partition.
+type Mark struct {
+	From     string
+	Sequence uint64
+}
+
+// Mark is the mark of the record.
+func (r *Record) Mark() Mark { return Mark{r.From, r.Sequence} }
+
+// MarkOf finds the mark at the end of a record, without reading the rest.
+func MarkOf(line string) (m Mark, ok bool) {
+	const from, order, sequence = `,"from":"`, `","order":`, `,"sequence":`
+	at := strings.LastIndex(line, from)
+	if at < 0 || !Is(line) {
+		return m, false
+	}
+	name, rest, ok1 := strings.Cut(line[at+len(from):], order)
+	_, rest, ok2 := strings.Cut(rest, sequence)
+	number, ok3 := strings.CutSuffix(strings.TrimRight(rest, "\r\n"), "}")
+	n, err := strconv.ParseUint(number, 10, 64)
+	return Mark{name, n}, ok1 && ok2 && ok3 && err == nil
+}
 
 // Repeats recognises records of a partition that were written twice, as after a fault between a write and its answer. The
 // records of a writer come in the order of their sequences, so one that is not newer than the last is a repeat. The
@@ -21,15 +46,15 @@ type writer struct {
 }
 
 // Has reports whether a record was there before.
-func (r Repeats) Has(record *Record) bool {
-	i := r.index(hashOf(record.From))
-	return i >= 0 && record.Sequence <= r.writers[i].last
+func (r Repeats) Has(m Mark) bool {
+	i := r.index(hashOf(m.From))
+	return i >= 0 && m.Sequence <= r.writers[i].last
 }
 
 // See adds a record. The memory of r is used again.
-func (r *Repeats) See(record *Record) {
-	from := hashOf(record.From)
-	at := writer{from, record.Sequence}
+func (r *Repeats) See(m Mark) {
+	from := hashOf(m.From)
+	at := writer{from, m.Sequence}
 	if i := r.index(from); i >= 0 {
 		at.last = max(at.last, r.writers[i].last)
 		r.writers = slices.Delete(r.writers, i, i+1)
@@ -54,6 +79,9 @@ func hashOf(from string) uint64 {
 	_, _ = h.Write([]byte(from)) // never fails
 	return h.Sum64()
 }
+
+// Clone is a copy that does not change with r.
+func (r Repeats) Clone() Repeats { return Repeats{slices.Clone(r.writers)} }
 
 // Append appends what has been seen.
 func (r Repeats) Append(b []byte) []byte {

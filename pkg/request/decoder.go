@@ -32,6 +32,7 @@ type Decoder struct {
 	parts  [2]parts    // of standard output and standard error
 	joined *parts      // with the line that was read last, if it came in parts
 	otlp   *otlp
+	takes  *attemptParser // of records that are lines; nil for other formats
 
 	record  string  // the last one
 	request Request // for DecodeEach
@@ -65,6 +66,10 @@ func decoderOf(envelope string, o Options, newParser func(Options) (Parser, erro
 
 	if err := d.use(envelope); err != nil {
 		return nil, err
+	}
+
+	if d.takes, _ = parser.(*attemptParser); d.takes != nil && envelope != "" && envelope != "none" {
+		return nil, errors.New("attempts are in no envelope: a text of a client in a member of a record could look like one")
 	}
 	return d, nil
 }
@@ -122,6 +127,11 @@ func (d *Decoder) Decode(record string, r *Request) error {
 // DecodeEach calls each for every request of a record, and for every part of it that could not be read. The request is
 // overwritten after each call.
 func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
+	if d.takes != nil {
+		d.record = record
+		d.takes.each(record, &d.request, each)
+		return
+	}
 	if d.otlp == nil {
 		each(&d.request, d.Decode(record, &d.request))
 		d.forgetLine()

@@ -31,6 +31,7 @@ var presets = append([]preset{
 	{name: "squid", parser: scanned(layoutSquid)},
 	{name: "cloudfront", parser: w3c(columnsCloudFront, dialectCloudFront)},
 	{name: "iis", parser: w3c(columnsIIS, dialectIIS)},
+	{name: "attempts", parser: newAttemptParser},
 	{name: "combined-plus", parser: withTail(apacheCombined), loose: true},
 	{name: "common-plus", parser: withTail(apacheCommon + " "), loose: true},
 }, jsonPresets()...)

@@ -48,6 +48,7 @@ type Request struct {
 	// cs-uri-stem of IIS.
 	PathDecoded bool
 	Fields      []Field // further fields of the line, by the names the format gives them; those without a value are left out
+	Take        *Take   // of an attempt at an inline rule; nil in logs
 
 	cut bool // the line was cut off: the fields behind the cut are not known
 }

@@ -44,6 +44,8 @@ var textNames = map[string]text{
 	"query":    func(s *subject) string { return s.Query },
 	"agent":    func(s *subject) string { return s.Agent },
 	"referrer": func(s *subject) string { return s.Referrer },
+	"verdict":  (*subject).verdict,
+	"rule":     (*subject).rule,
 }
 
 // fieldOf is fields.name and fields["name"].

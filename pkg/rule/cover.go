@@ -8,8 +8,8 @@ import (
 )
 
 // ofResponse are the names that an enforcer does not know when it decides: those of the response, and the further
-// fields of a log.
-var ofResponse = []string{"status", "bytes", "fields"}
+// fields of a log. An attempt has its verdict when it is decided.
+var ofResponse = []string{"status", "bytes", "fields", "verdict", "rule"}
 
 // beforehand is a match as far as it can be decided before the response. Conditions on the response get the value that
 // makes the match true: true, or false under a not. everything means that no other condition is left.

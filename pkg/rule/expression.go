@@ -35,11 +35,13 @@ type environment struct {
 	Bytes    int               `expr:"bytes"`
 	Agent    string            `expr:"agent"`
 	Referrer string            `expr:"referrer"`
+	Verdict  string            `expr:"verdict"` // of an attempt at an inline rule
+	Rule     string            `expr:"rule"`    // likewise
 	Fields   map[string]string `expr:"fields"`
 }
 
 var (
-	identifiers = []string{"ip", "user", "method", "host", "path", "raw_path", "query", "status", "bytes", "agent", "referrer", "fields"}
+	identifiers = []string{"ip", "user", "method", "host", "path", "raw_path", "query", "status", "bytes", "agent", "referrer", "verdict", "rule", "fields"}
 	// impure are the functions that do not depend on the request alone, or make no sense without those.
 	impure    = []string{"now", "date", "duration", "timezone"}
 	operators = []string{"startsWith", "endsWith", "contains", "matches", "in", "not", "and", "or"}

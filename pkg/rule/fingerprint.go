@@ -38,6 +38,9 @@ type decidingRule struct {
 	Clear             bool `json:",omitempty"` // left out if it is not given, as are the following fields: older fingerprints stay
 	Remember          int  `json:",omitempty"`
 	Inline, AlsoLog   bool `json:",omitempty"`
+
+	After  int64         `json:",omitempty"`
+	Within time.Duration `json:",omitempty"`
 }
 
 type decidingAllow struct {
@@ -71,6 +74,7 @@ func (r *Rule) deciding() decidingRule {
 		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
+		After: r.Block.After, Within: r.Block.Within,
 	}
 
 	// Other algorithms have no sub-windows: their default must not decide about the fingerprint.

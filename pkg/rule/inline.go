@@ -140,8 +140,8 @@ func (r *ruleSpec) checkInline(v yamlfile.Value) {
 	if r.Count == Served {
 		v.Key("count").Faultf("leave it out", "count: served means nothing for an inline rule: requests that it refuses never count")
 	}
-	if !r.Inline.AlsoLog && v.Has("block") {
-		v.Key("block").Faultf("leave it out, or write inline: {also: log} for a block by the log",
+	if !r.Inline.AlsoLog && v.Has("block") && !v.Key("block").Has("after") {
+		v.Key("block").Faultf("leave it out, write after and within for a block after several refusals, or inline: {also: log} for a block by the log",
 			"an inline rule has no block: it refuses only the requests over the limit")
 	}
 }

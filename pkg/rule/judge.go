@@ -65,6 +65,8 @@ func (j *Judge) Hits(r *request.Request) []Hit {
 		switch {
 		case !rule.CountsLog():
 			reason = Inline
+		case rule.ofAttempts != (r.Take != nil):
+			reason = NoMatch
 		case !all && !j.exempt[i]:
 			reason = j.judge(i, rule)
 		}

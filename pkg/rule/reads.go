@@ -53,7 +53,7 @@ func (s *Set) Asks() (all []Asked) {
 	}
 
 	for _, rule := range s.Rules {
-		if !rule.CountsLog() {
+		if !rule.CountsLog() || rule.ofAttempts {
 			continue
 		}
 		r := &reader{variables: map[string]bool{}}

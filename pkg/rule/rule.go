@@ -81,6 +81,8 @@ type Rule struct {
 	OnError     inline.OnError // of an inline rule, while its store fails
 
 	match, cost *expression // nil: every request, one hit
+	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs
+	refusals    *Rule       // how refused attempts are counted; nil for rules without block: {after: …}
 	cover       *expression // match as far as it can be decided before the response; nil covers all
 	place       yamlfile.Fault
 }
@@ -93,6 +95,10 @@ type Block struct {
 	Extend bool            // hits inside the block count, and one that breaks a limit moves its end
 	Clear  bool            // it lasts until the window would admit a hit, and For at least
 	Covers Covers
+
+	// After so many refused attempts of an inline rule within this time a block begins; 0 is never.
+	After  int64
+	Within time.Duration
 }
 
 // The defaults of a rule.
@@ -203,6 +209,7 @@ func (s *Set) Shadowed() *Set {
 	for i, r := range s.Rules {
 		copied := *r
 		copied.Mode = Shadow
+		copied.refusals = copied.countsRefusals()
 		shadowed.Rules[i] = &copied
 	}
 	shadowed.fingerprint = fingerprint(&shadowed)

@@ -43,6 +43,8 @@ type blockSpec struct {
 	Extend bool               `yaml:"extend"`
 	Covers Covers             `yaml:"covers"`
 	Until  untilWord          `yaml:"until"`
+	After  int64              `yaml:"after"`
+	Within duration.Duration  `yaml:"within"`
 }
 
 func newRuleSpec() ruleSpec {
@@ -76,7 +78,10 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	} else if place := v.Key("on_error"); v.Has("on_error") && !place.Faulty() {
 		place.Faultf("write inline: true, or leave it out", "on_error is for rules that are decided inline")
 	}
-	if !v.Key("block").Faulty() && r.countsLog() {
+	if !v.Key("block").Faulty() {
+		r.checkAfter(v)
+	}
+	if !v.Key("block").Faulty() && (r.countsLog() || r.Block.After > 0) {
 		r.checkBlock(v)
 	}
 }
@@ -96,7 +101,8 @@ func (r *ruleSpec) rule() *Rule {
 		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
 		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
 		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)),
-		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers},
+		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
+			After: r.Block.After, Within: time.Duration(r.Block.Within)},
 		match: r.Match.compiled, place: r.place,
 	}
 
@@ -116,6 +122,7 @@ func (r *ruleSpec) rule() *Rule {
 	if rule.Block.Covers == CoversMatch && rule.match != nil {
 		rule.cover, _ = beforehand(rule.match)
 	}
-
+	rule.ofAttempts = !rule.Inline && rule.match != nil && readsAttempts(rule.match.tree)
+	rule.refusals = rule.countsRefusals()
 	return rule
 }

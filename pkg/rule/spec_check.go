@@ -126,6 +126,8 @@ func (r *ruleSpec) checkBlock(v yamlfile.Value) {
 // checkUntil finds settings that exclude until: clear. With it a block has no minimum duration, unless one is given.
 func (r *ruleSpec) checkUntil(v, block yamlfile.Value) {
 	switch {
+	case r.Block.After > 0:
+		block.Key("until").Faultf("leave until out, and write for", "until: clear and after do not go together")
 	case r.Algorithm.Name != window.Sliding && !v.Key("algorithm").Faulty():
 		block.Key("until").Faultf("leave until out, or write algorithm: sliding", "until: clear needs the times of hits, which %s does not remember", r.Algorithm.Name)
 	case r.Block.Extend:
@@ -146,6 +148,9 @@ func (r *ruleSpec) checkShort(v yamlfile.Value) {
 	}
 
 	// Here nothing begins at zero after a block, or the block itself is wrong, which is reported elsewhere.
+	if r.Inline.On && !r.Inline.AlsoLog {
+		return // the limits are those of attempts
+	}
 	if bool(r.Block.Until) || r.Block.Extend || lasts == 0 || v.Key("limits").Faulty() {
 		return
 	}

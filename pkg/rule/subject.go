@@ -76,6 +76,22 @@ func (s *subject) path() string {
 
 func (s *subject) bytes() int { return int(max(s.Bytes, 0)) }
 
+// verdict is that of an attempt at an inline rule; "" of a request of a log.
+func (s *subject) verdict() string {
+	if s.Take == nil {
+		return ""
+	}
+	return s.Take.Verdict
+}
+
+// rule is the inline rule of an attempt; "" of a request of a log.
+func (s *subject) rule() string {
+	if s.Take == nil {
+		return ""
+	}
+	return s.Take.Rule
+}
+
 // run runs a program in the virtual machine.
 func (s *subject) run(program *vm.Program) (any, error) {
 	if !s.filled {
@@ -101,7 +117,7 @@ func (s *subject) fill() {
 
 	s.environment = environment{
 		IP: s.ip(), User: s.User, Method: s.method(), Host: s.host(), Path: s.path(), RawPath: s.Path, Query: s.Query,
-		Status: s.Status, Bytes: s.bytes(), Agent: s.Agent, Referrer: s.Referrer, Fields: fields,
+		Status: s.Status, Bytes: s.bytes(), Agent: s.Agent, Referrer: s.Referrer, Verdict: s.verdict(), Rule: s.rule(), Fields: fields,
 	}
 
 	s.filled = true

@@ -104,6 +104,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.Collector.distinctNames(v.Key("collector").Key("sources"))
 	c.readOnce(v.Key("collector").Key("sources"), v.Key("kafka").Key("brokers"))
 	c.loadRules(v)
+	c.checkAttempts(v.Key("collector").Key("sources"))
 	c.warnOfShortRetention()
 	c.warnOfUnknownUsers()
 	c.warnOfClaimedFields()
@@ -157,7 +158,7 @@ func (c *Config) warnOfShortRetention() {
 	if c.RuleSet == nil {
 		return
 	}
-	for _, r := range c.RuleSet.Rules {
+	for _, r := range c.RuleSet.Counted().Rules {
 		if !r.CountsLog() {
 			continue
 		}

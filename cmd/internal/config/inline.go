@@ -64,6 +64,3 @@ func (i *Inline) Validate(v yamlfile.Value) {
 		place.Faultf("write 1s to 24h", "attempts cannot be settled for %s", i.Settle)
 	}
 }
-
-// KeepsAttempts reports whether enforcers write attempts at inline rules to their topic.
-func (c *Config) KeepsAttempts() bool { return c.Inline.History != 0 }

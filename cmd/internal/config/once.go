@@ -15,7 +15,7 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 	nowhere := len(c.Kafka.Brokers) == 0 && !brokers.Faulty()
 	for i := range c.Collector.Sources {
 		s, place := &c.Collector.Sources[i], nth(v, i)
-		if len(s.Kafka) > 0 && nowhere && len(s.Brokers) == 0 && !place.Key("brokers").Faulty() {
+		if len(s.Kafka) > 0 && nowhere && len(s.Brokers) == 0 && !c.readsAttempts(s) && !place.Key("brokers").Faulty() {
 			place.Key("kafka").Faultf("name those of the source, to read only: {kafka: [logs], brokers: [host:9092], commit: local}; or name kafka: {brokers: [host:9092]}, where Weir then keeps topics of its own",
 				"a topic is read from Kafka, and neither the source nor kafka.brokers names its brokers")
 		}

@@ -195,7 +195,7 @@ func passwordIn(path string) (string, error) {
 // none of its hits can be read again. 0 means never.
 func expiry(c *config.Config) time.Duration {
 	longest := time.Duration(0)
-	for _, r := range c.RuleSet.Rules {
+	for _, r := range c.RuleSet.Counted().Rules {
 		if !r.CountsLog() {
 			continue
 		}

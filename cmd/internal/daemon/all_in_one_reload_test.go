@@ -2,11 +2,16 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir/cmd/internal/config"
+	"weir/test/locked"
 )
 
 // A reloaded part counts its reloads.
@@ -19,6 +24,44 @@ func (*reloaded) Close() error              { return nil }
 func (r *reloaded) Reload(*config.Config) error {
 	r.times++
 	return nil
+}
+
+// A topic of attempts cannot begin while the parts run: the new configuration is refused, and the old one stays.
+func TestAFirstBlockAfterRefusalsNeedsARestart(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "weir.yaml")
+	write := func(rule string) *config.Config {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("rules: [{name: quota, key: ip, limits: [10/min], inline: true"+rule+"}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, _, err := config.Load(config.Options{File: file})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var log locked.Buffer
+	one := &reloaded{}
+	p := &Process{Config: write(""), Logger: slog.New(slog.NewTextHandler(&log, nil)), Metrics: prometheus.NewRegistry(), files: &rereads{}}
+	r := newReloader(p, one, config.Options{File: file}, nil)
+	write(", block: {after: 3, within: 1m}")
+	r.reload()
+	if one.times != 0 || !strings.Contains(log.String(), "restart all parts") {
+		t.Errorf("%d parts reloaded: %s", one.times, log.String())
+	}
+	write(", mode: shadow")
+	r.reload()
+	if one.times != 1 {
+		t.Errorf("%d parts reloaded: %s", one.times, log.String())
+	}
+
+	// Where attempts are kept already, blocks may come and go.
+	p.Config = write(", block: {after: 3, within: 1m}")
+	write(", block: {after: 4, within: 2m}")
+	r.reload()
+	if one.times != 2 {
+		t.Errorf("%d parts reloaded: %s", one.times, log.String())
+	}
 }
 
 // A file that only one part reads and that cannot be read leaves all parts as they are.

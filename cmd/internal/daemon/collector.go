@@ -27,11 +27,14 @@ var Collector = Part{
 	About: "reads requests from log files, topics, HTTP and syslog, and sends those that the rules count to Kafka.",
 	Admin: func(c *config.Config) (address, keys string) { return c.Collector.Listen, c.Collector.Keys },
 	Open: func(ctx context.Context, p *Process) (Running, error) {
-		if len(p.Config.Collector.Sources) == 0 {
+		if len(p.Config.Collector.Sources) == 0 && p.Config.RefusalsSource() == nil {
 			return nil, exit.Wrong(errNoSources)
 		}
-		hits := HitsTopic(p.Config)
-		client, err := p.openLog(hits.Name)
+		names := []string{HitsTopic(p.Config).Name}
+		if p.Config.RefusalsSource() != nil {
+			names = append(names, AttemptsTopic(p.Config).Name)
+		}
+		client, err := p.openLog(names...)
 		if err != nil {
 			return nil, exit.Wrongf("kafka: %w", err)
 		}
@@ -69,8 +72,11 @@ func OpenCollector(ctx context.Context, p *Process, client topic.Log) (*RunningC
 	if p.Config.RuleSet == nil {
 		return nil, exit.Wrong(errNoRules)
 	}
-	hits := HitsTopic(p.Config)
-	if err := p.EnsureTopics(ctx, client, hits); err != nil {
+	hits, needed := HitsTopic(p.Config), []topic.Topic{HitsTopic(p.Config)}
+	if p.Config.RefusalsSource() != nil {
+		needed = append(needed, AttemptsTopic(p.Config))
+	}
+	if err := p.EnsureTopics(ctx, client, needed...); err != nil {
 		return nil, err
 	}
 
@@ -113,7 +119,15 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 		Logger: p.Logger, Metrics: p.Metrics,
 	}
 
-	if len(c.Collector.Sources) == 0 { // of weir run: the other parts work all the same
+	if s := c.RefusalsSource(); s != nil {
+		refusals, err := r.source(p, s)
+		if err != nil {
+			return settings, err
+		}
+		refusals.Refusals = true
+		settings.Sources = append(settings.Sources, refusals)
+	}
+	if len(c.Collector.Sources) == 0 && c.RefusalsSource() == nil { // of weir run: the other parts work all the same
 		p.Logger.Warn(errNoSources.Error())
 	}
 	for i := range c.Collector.Sources {
@@ -148,10 +162,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 		if !s.Local() {
 			of.Kafka.Group = p.Config.CollectorGroup(s)
 		}
-		// Each source has a client of its own, because a client knows only its own topics.
-		if of.Kafka.Client, err = kafka.Open(p.SourceConfig(s)); err == nil {
-			r.clients = append(r.clients, of.Kafka.Client)
-		}
+		of.Kafka.Client, err = r.sourceClient(p, s)
 	case "http":
 		of.HTTP, err = httpSource(p, s)
 	case "syslog":
@@ -159,6 +170,20 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 	}
 
 	return of, err
+}
+
+// sourceClient returns the topics that a source reads. Each source of Kafka has a client of its own, because a client
+// knows only its own topics.
+func (r *RunningCollector) sourceClient(p *Process, s *config.Source) (topic.Log, error) {
+	if p.Local != nil && len(s.Brokers) == 0 {
+		return shared{p.Local.Log}, nil
+	}
+	client, err := kafka.Open(p.SourceConfig(s))
+	if err != nil {
+		return nil, err
+	}
+	r.clients = append(r.clients, client)
+	return client, nil
 }
 
 func httpSource(p *Process, s *config.Source) (*listeners.HTTPConfig, error) {

@@ -97,6 +97,8 @@ func (r *reloader) changed(files string) bool {
 
 var errNoRules = errors.New("there are no rules: write rules.yaml next to weir.yaml")
 
+var errAttemptsLater = errors.New("attempts at inline rules are to be kept from now on, for inline.history or a block after refused attempts: restart all parts")
+
 // reload reads the configuration and applies it, or logs why it does not.
 func (r *reloader) reload() {
 	r.process.notifyReloading()
@@ -109,6 +111,9 @@ func (r *reloader) reload() {
 
 	if err == nil && next.RuleSet == nil {
 		err = errNoRules // the configuration file is gone
+	}
+	if err == nil && next.KeepsAttempts() && !r.process.Config.KeepsAttempts() {
+		err = errAttemptsLater
 	}
 	if err == nil {
 		err = r.running.Reload(next)

@@ -50,7 +50,9 @@ type IntakeConfig struct {
 	// Only reports whether a record is to be counted; it may ask for the fields of the envelope. nil selects all
 	// records.
 	Only func(field func(name string) (string, bool)) bool
-	Late time.Duration // how far the source may be ahead of the others; 0 is that of the pipeline
+	// Refusals counts the refused attempts of inline rules whose blocks need them, and nothing else.
+	Refusals bool
+	Late     time.Duration // how far the source may be ahead of the others; 0 is that of the pipeline
 }
 
 // NewIntake makes the intake of a source.

@@ -120,14 +120,14 @@ type tally struct {
 	Outcome                       // of all that was ever added
 	flushed  Outcome              // the part that the metrics have
 	hits     []int64              // by rule, those that the metrics do not have yet
-	counters []prometheus.Counter // by rule, nil for those that do not count the log
+	counters []prometheus.Counter // by rule, nil for those that count nothing here
 }
 
 // rules begins to count hits by other rules.
 func (t *tally) rules(m *sourceMetrics, rules []*rule.Rule) {
 	t.hits, t.counters = make([]int64, len(rules)), make([]prometheus.Counter, len(rules))
 	for i, one := range rules {
-		if one.CountsLog() {
+		if one.CountsLog() || one.CountsRefusals() {
 			t.counters[i] = m.all.hits.WithLabelValues(m.source, one.Name)
 		}
 	}

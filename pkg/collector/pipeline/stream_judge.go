@@ -29,7 +29,7 @@ func (s *Stream) judgeRequest(ctx context.Context, r *request.Request, err error
 		return
 	}
 
-	hits := s.judge.Hits(r)
+	hits := s.hitsOf(r)
 	if len(hits) == 0 {
 		s.tally.uncounted[s.whyNone()]++
 	}
@@ -37,6 +37,14 @@ func (s *Stream) judgeRequest(ctx context.Context, r *request.Request, err error
 	for i := range hits {
 		s.hit(&hits[i], r.UnixMilli)
 	}
+}
+
+// hitsOf returns what the rules count of a request.
+func (s *Stream) hitsOf(r *request.Request) []rule.Hit {
+	if s.in.config.Refusals {
+		return s.judge.Refusals(r)
+	}
+	return s.judge.Hits(r)
 }
 
 // refuse returns why a request that was read is not judged; counted when it is.
@@ -50,8 +58,10 @@ func (s *Stream) refuse(ctx context.Context, r *request.Request) Reason {
 		r.UnixMilli, r.TookMilli = r.Began(), 0
 	}
 
-	proxy := s.ruling.client != nil && s.ruling.client.Resolve(r)
-	s.watch.request(r, proxy, s.ruling, s.open.Clock)
+	if r.Take == nil { // an attempt has the client that the enforcer found
+		proxy := s.ruling.client != nil && s.ruling.client.Resolve(r)
+		s.watch.request(r, proxy, s.ruling, s.open.Clock)
+	}
 	switch {
 	case r.UnixMilli > s.open.Clock+s.in.ahead:
 		s.in.early.count.Add(1)

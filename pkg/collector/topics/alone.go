@@ -69,7 +69,11 @@ func NewAlone(in *pipeline.Intake, logs *Logs, config Config) (pipeline.Source, 
 	if len(config.Topics) == 0 {
 		return nil, errors.New("topics are needed")
 	}
-	k := &alone{in: in, config: config, client: config.Client, logs: logs, topics: map[string]*aloneTopic{}, partitions: map[topicPartition]*alonePartition{}}
+	client, ok := config.Client.(*kafka.Client)
+	if !ok {
+		return nil, errors.New("a source without a group reads Kafka only")
+	}
+	k := &alone{in: in, config: config, client: client, logs: logs, topics: map[string]*aloneTopic{}, partitions: map[topicPartition]*alonePartition{}}
 	for _, name := range config.Topics {
 		k.topics[name] = &aloneTopic{name: name}
 	}

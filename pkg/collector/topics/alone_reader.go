@@ -69,7 +69,7 @@ func (r *aloneReader) reader() *partitionReader {
 		Keep: func(position int64) []byte { return r.keep(reader.read.last(position)) }, Member: member, NotBefore: pace.NoTime, LateNotes: true,
 		Measure: func() (int64, bool) { return k.waiting(p, reader.stream.Position()) },
 	})
-	reader.fetcher = newFetcher(k.client.NewReader(p.topic, p.number, r.offset), k.in.Now)
+	reader.fetcher = newFetcher(k.client, p.topicPartition, r.offset, k.in.Now)
 	reader.passed = func(position int64, _ bool) {
 		k.passed(p, position, reader.fetcher.reader.Span().End, reader.fetcher.err == nil)
 	}

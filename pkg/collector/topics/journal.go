@@ -82,7 +82,8 @@ func (j *commitJournal) Done(c *pipeline.Cut) {
 		j.count(c.To, c.Reached)
 	}
 
-	if last, ok := readRecordID(c.Note); ok {
+	if last, writers, ok := readRecordID(c.Note); ok {
+		j.standing.Writers = writers
 		if now := j.intake.Now(); now.Sub(j.marked) > markEvery {
 			j.standing.Mark, j.marked = j.standing.Last, now
 		}
@@ -219,11 +220,12 @@ func (s recordID) append(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.Offset)), uint64(s.Sum))
 }
 
-func readRecordID(b []byte) (recordID, bool) {
+// readRecordID reads what append wrote, and returns what stands behind it.
+func readRecordID(b []byte) (s recordID, rest []byte, ok bool) {
 	if len(b) == 0 {
-		return recordID{}, false
+		return recordID{}, nil, false
 	}
 	r := varint.Reader{Left: b}
-	s := recordID{int64(r.Unsigned()), uint32(r.Unsigned())}
-	return s, !r.Failed
+	s = recordID{int64(r.Unsigned()), uint32(r.Unsigned())}
+	return s, r.Left, !r.Failed
 }

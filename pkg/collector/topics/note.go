@@ -36,6 +36,9 @@ type kafkaNote struct {
 	Envelope string `json:"envelope,omitempty"`
 	Format   string `json:"format,omitempty"`
 
+	// The writers of a topic of attempts at inline rules, and the last record of each, to recognize one that is there twice.
+	Writers []byte `json:"writers,omitempty"`
+
 	Cuts []int64 `json:"cuts,omitempty"` // the length and the clock of each outstanding cut
 }
 

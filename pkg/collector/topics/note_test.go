@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -9,6 +10,7 @@ import (
 	"testing"
 
 	"weir/internal/topic"
+	"weir/pkg/attempts"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pipeline"
 )
@@ -16,6 +18,11 @@ import (
 func TestANoteReadsBackAndFits(t *testing.T) {
 	longest := kafkaNote{Incarnation: journal.NewID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64,
 		Last: &recordID{math.MaxInt64, math.MaxUint32}, Mark: &recordID{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
+	var writers attempts.Repeats
+	for n := range 1000 {
+		writers.See(attempts.Mark{From: fmt.Sprint(n), Sequence: math.MaxUint64})
+	}
+	longest.Writers = writers.Append(nil)
 	var cuts []pipeline.Again
 	at := int64(1)
 	for range pipeline.InFlightCuts {
@@ -30,6 +37,9 @@ func TestANoteReadsBackAndFits(t *testing.T) {
 	note, again, err := readNote(commit)
 	if err != nil || len(again) != len(cuts) || again[0] != cuts[0] || again[len(cuts)-1] != cuts[len(cuts)-1] {
 		t.Fatalf("read back: %d cuts of %d, %v", len(again), len(cuts), err)
+	}
+	if !bytes.Equal(note.Writers, longest.Writers) {
+		t.Error("the writers of attempts differ")
 	}
 	if *note.Last != *longest.Last || note.Reached != longest.Reached || note.Format != longest.Format || !note.End {
 		t.Errorf("read back: %+v", note)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/topic"
+	"weir/pkg/attempts"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/request"
@@ -29,8 +30,9 @@ type partitionReader struct {
 	chose   func(envelope, format string)  // notes that form
 	passed  func(position int64, end bool) // notes how far it is read, and whether all was read
 	read    readRecords
-	gone    bool // the topic was missing when last fetched
-	behind  bool // there is more to read
+	repeats attempts.Repeats // of the records that were read, where they are attempts at inline rules
+	gone    bool             // the topic was missing when last fetched
+	behind  bool             // there is more to read
 
 	// confirm checks that the topic is still the one that was taken over; nil does not. doubted asks for a check now.
 	confirm  func(ctx context.Context, doubted bool) error
@@ -93,6 +95,7 @@ func (o *ownership) reader(t *takeover) (*partitionReader, *commitJournal) {
 	counted := func(offset, reached int64) { o.source.counted(o.partition, offset, reached) }
 	journal := newCommitJournal(o.source.in, o.claim, member, t, counted)
 	r := &partitionReader{in: o.source.in, log: o.name(), choice: t.note.choice(), chose: journal.chose}
+	r.repeats, _ = attempts.ReadRepeats(t.note.Writers) // of a damaged note none
 	r.passed = func(position int64, end bool) {
 		o.source.passed(o.partition, position)
 		journal.atEnd(end)
@@ -106,10 +109,10 @@ func (o *ownership) reader(t *takeover) (*partitionReader, *commitJournal) {
 
 	r.stream = r.in.NewStream(pipeline.StreamConfig{
 		Log: r.log, Source: o.sourceName(t.note.Incarnation), Position: t.offset, Reached: t.note.reached(),
-		Journal: journal, Keep: r.read.lastBytes, Member: member, NotBefore: pace.NoTime, OneRule: true,
+		Journal: journal, Keep: r.keep, Member: member, NotBefore: pace.NoTime, OneRule: true,
 		Again: t.again, Fingerprint: t.note.Rules, Choice: r.choice,
 	})
-	r.fetcher = newFetcher(o.source.client.NewReader(o.partition.topic, o.partition.number, r.stream.Position()), o.source.in.Now)
+	r.fetcher = newFetcher(o.source.client, o.partition.topicPartition, r.stream.Position(), o.source.in.Now)
 	return r, journal
 }
 
@@ -240,7 +243,32 @@ func (r *partitionReader) add(ctx context.Context, record *topic.Record) error {
 	if record.Long {
 		return r.stream.Lost(ctx, record.Value, pipeline.ReasonLong, record.Offset+1)
 	}
-	return r.stream.Add(ctx, record.Value, record.Offset+1)
+	mark, ours := attempts.MarkOf(request.Text(record.Value))
+	if !ours {
+		return r.stream.Add(ctx, record.Value, record.Offset+1)
+	}
+	if r.repeats.Has(mark) {
+		return r.stream.Skip(ctx, record.Offset+1)
+	}
+	err := r.stream.Add(ctx, record.Value, record.Offset+1)
+	r.repeats.See(mark) // after it: keep is asked about the position before this record too
+	return err
+}
+
+// keep returns what a commit's journal notes at a position: the last record before it, and the attempts seen until then.
+func (r *partitionReader) keep(position int64) []byte {
+	b := r.read.lastBytes(position)
+	if b == nil {
+		return nil
+	}
+	seen := r.repeats
+	if at := r.read.at; at < len(r.read.records) && r.read.records[at].Offset < position {
+		if mark, ours := attempts.MarkOf(request.Text(r.read.records[at].Value)); ours {
+			seen = seen.Clone()
+			seen.See(mark)
+		}
+	}
+	return seen.Append(b)
 }
 
 // learn finds out the form where it is not configured. Cuts that are made again are made in their old form. A cut has

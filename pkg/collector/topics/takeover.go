@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"weir/internal/kafka"
 	"weir/internal/sleep"
 	"weir/internal/topic"
 	"weir/pkg/collector/journal"
@@ -85,7 +84,7 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 // verify checks whether the last record that was read is unchanged: a topic that was deleted and made again has other
 // records. If the log ends before that record, an earlier record (Mark) shows whether it is the same log that was only
 // cut off, as by a leader that was not in sync. Then the records that were read are not read again.
-func (t *takeover) verify(ctx context.Context, client *kafka.Client, of topicPartition, span topic.Span) error {
+func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartition, span topic.Span) error {
 	switch {
 	case t.beyond:
 		same, other, err := find(ctx, client, of, t.note.Mark, span)
@@ -111,12 +110,11 @@ func (t *takeover) verify(ctx context.Context, client *kafka.Client, of topicPar
 
 // find looks for a record that was read. It reports whether the record is there, or another in its place; neither if
 // the record was deleted.
-func find(ctx context.Context, client *kafka.Client, of topicPartition, was *recordID, span topic.Span) (same, other bool, err error) {
+func find(ctx context.Context, client topic.Log, of topicPartition, was *recordID, span topic.Span) (same, other bool, err error) {
 	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
 		return false, false, nil
 	}
-	reader := client.NewReader(of.topic, of.number, was.Offset)
-	reader.MaxBytes, reader.SharesRoom = 1, true // a batch comes whole
+	reader := openReader(client, of, was.Offset, 1) // a batch comes whole
 	defer reader.GiveRoom()
 	records, err := reader.Fetch(ctx)
 	for err == nil && reader.NeedsRoom() && len(records) == 0 {
@@ -176,7 +174,7 @@ func (o *ownership) start(ctx context.Context, commits []topic.Commit, span topi
 }
 
 // startOf returns the offset at which a partition begins by the configured start.
-func startOf(ctx context.Context, client *kafka.Client, of topicPartition, start pipeline.Start, span topic.Span, now time.Time) (int64, error) {
+func startOf(ctx context.Context, client topic.Log, of topicPartition, start pipeline.Start, span topic.Span, now time.Time) (int64, error) {
 	switch {
 	case start.Latest:
 		return span.End, nil

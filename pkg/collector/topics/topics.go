@@ -1,4 +1,4 @@
-// Package topics is the source of topics in Kafka, in two forms.
+// Package topics is the source of topics, in two forms.
 //
 // As a member of a group: the group's commit is the journal of each partition. It has the position and the batch
 // boundaries that Kafka may not have, so that the partition's next owner continues where this one ended, whichever process
@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"weir/internal/kafka"
+	"weir/internal/topic"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 )
@@ -28,9 +28,9 @@ const (
 	goneLooks   = 10 // after so many looks in a row without the topic it is no longer read
 )
 
-// A Config names topics, and the group that reads them.
+// A Config names topics, and the group that reads them. Without a group the Client is one of Kafka.
 type Config struct {
-	Client *kafka.Client
+	Client topic.Log
 	Group  string // the complete name; empty for a source without a group
 	Topics []string
 	Start  pipeline.Start
@@ -56,7 +56,7 @@ type Config struct {
 type source struct {
 	in       *pipeline.Intake
 	config   Config
-	client   *kafka.Client
+	client   topic.Log
 	group    string
 	cluster  string
 	patience time.Duration // how long to wait for unknown rules

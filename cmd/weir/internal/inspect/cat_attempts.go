@@ -20,10 +20,10 @@ func (w *catWriter) attempts(partition int) func(*topic.Record) {
 			w.failed(partition, r, err)
 			return
 		}
-		if repeats.Has(&record) {
+		if repeats.Has(record.Mark()) {
 			return
 		}
-		repeats.See(&record)
+		repeats.See(record.Mark())
 
 		switch w.form {
 		case "json":

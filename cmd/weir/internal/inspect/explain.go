@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -35,7 +37,7 @@ func newExplain() *cobra.Command {
 		Use:   "explain [flags] KEY",
 		Short: "Show the counts of a key under each limit, and its entries on the list",
 		Long: `Explain asks the aggregators for the counts of a key under each limit, and when each count clears if no more hits come.
-It asks an enforcer for the entries on the list that apply to the key, and for the counts of inline rules. A key is an address (counted as the prefix that a
+It asks an enforcer for the entries on the list that apply to the key, and for the counts of inline rules. If attempts at inline rules are kept, it shows the last five of the last 15 minutes. A key is an address (counted as the prefix that a
 rule makes of it), a field with its value (user:alice), or a key as the list shows it (alice /login).
 
 The rules are those of the configuration here, or the one that --rule names. Without a configuration they are those of a
@@ -60,7 +62,11 @@ type explanation struct {
 	Next    string         `json:"next,omitempty"` // not empty when /v1/find has more entries
 	Sending *shown.Sending `json:"sending,omitempty"`
 	Counted []*countedKey  `json:"counted"`
-	Faults  []string       `json:"faults"` // the errors of parts that could not be asked
+
+	Attempts []json.RawMessage `json:"attempts,omitempty"` // the last ones at inline rules, newest first
+	tries    []try
+
+	Faults []string `json:"faults"` // the errors of parts that could not be asked
 }
 
 func (e *explainCommand) run(c *cobra.Command, key string) error {
@@ -87,7 +93,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 
 	known := &explanation{Key: key, Entries: []*shown.Entry{}, Orders: []*shown.Entry{}, Counted: []*countedKey{}, Faults: []string{}}
 	// Where the rules are only assumed, an aggregator that does not count the key need not be an error.
-	names, inline := e.rules(settings, key, (*rule.Rule).CountsLog), e.rules(settings, key, func(r *rule.Rule) bool { return r.Inline })
+	names, inline := e.rules(settings, key, func(r *rule.Rule) bool { return r.CountsLog() || r.CountsRefusals() }), e.rules(settings, key, func(r *rule.Rule) bool { return r.Inline })
 	if settings.RuleSet == nil || e.rule != "" && len(names)+len(inline) == 0 {
 		names = []ruleKey{{e.rule, key}}
 	}
@@ -100,6 +106,9 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	}
 
 	faults = append(faults, e.askEnforcer(c, key, inline, known))
+	if len(inline) > 0 && settings.KeepsAttempts() {
+		faults = append(faults, e.findAttempts(c, settings, key, known))
+	}
 	return errors.Join(known.show(c.OutOrStdout(), e.output.Form, faults), errors.Join(faults...), known.outcome())
 }
 
@@ -181,9 +190,25 @@ func (e *explainCommand) askEnforcer(c *cobra.Command, key string, inline []rule
 	return enforcer.Find(c.Context(), key, e.rule, "", known)
 }
 
+// lately is how far back explain looks for attempts.
+const lately = 15 * time.Minute
+
+// findAttempts adds the last attempts of the key.
+func (e *explainCommand) findAttempts(c *cobra.Command, settings *config.Config, key string, known *explanation) error {
+	found := &tries{of: shown.NewMatch(key), rule: e.rule, most: someTries}
+	if err := found.find(c.Context(), settings, c.ErrOrStderr(), catFrom{beforeNow, lately}); err != nil {
+		return fmt.Errorf("looking for attempts: %w", err)
+	}
+	known.tries = found.all
+	for i := range found.all {
+		known.Attempts = append(known.Attempts, found.all[i].line)
+	}
+	return nil
+}
+
 // outcome returns an error when nothing is known of the key.
 func (x *explanation) outcome() error {
-	if len(x.Counted)+len(x.Entries)+len(x.Orders) == 0 && len(x.Faults) == 0 {
+	if len(x.Counted)+len(x.Entries)+len(x.Orders)+len(x.tries) == 0 && len(x.Faults) == 0 {
 		return exit.Unmetf("nothing is counted for %s, and no entry on the list applies to it", x.Key)
 	}
 	return nil
@@ -216,6 +241,12 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 
 	for _, counted := range x.Counted {
 		counted.text(&b, x.Entries)
+	}
+	if len(x.tries) > 0 {
+		b.WriteString("The last attempts:\n")
+	}
+	for i := range x.tries {
+		fmt.Fprintf(&b, "    %s\n", attemptText(&x.tries[i].Record))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

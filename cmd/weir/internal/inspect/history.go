@@ -29,6 +29,7 @@ type historyCommand struct {
 	live   live.Flags
 	from   string
 	rule   string
+	tries  bool // attempts at inline rules, and no events
 	output command.Output
 }
 
@@ -41,16 +42,21 @@ func newHistory() *cobra.Command {
 that exists when it starts. It shows the events of a key: a key as the list shows it (alice /login), an address (with
 the events of prefixes that contain it), a prefix (with all events within it), or a field with its value (user:alice).
 
+With --attempts it shows the attempts of the key at inline rules instead, the newest first and at most 1,000: those that
+enforcers have written to their topic (inline.history).
+
 If there is no event of the key, the exit code is 3. History reads only the topic of events; no part of Weir has to run.`,
 		Example: `  weir history 203.0.113.7
   weir history user:alice --from 7d --json
-  weir history 'alice /login' --rule sign-in`,
+  weir history 'alice /login' --rule sign-in
+  weir history 203.0.113.7 --attempts --from 1h`,
 		Args: command.OneKey,
 		RunE: func(c *cobra.Command, args []string) error { return h.run(c, args[0]) },
 	}
 	h.live.Add(c)
 	c.Flags().StringVar(&h.from, "from", "earliest", "begin at `WHERE`: earliest, or 7d before now")
 	c.Flags().StringVar(&h.rule, "rule", "", "show the events of one `RULE` only; manual entries have the rule manual")
+	c.Flags().BoolVar(&h.tries, "attempts", false, "show the attempts at inline rules, newest first")
 	h.output.Add(c, "text", "json")
 	return c
 }
@@ -62,6 +68,10 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	}
 	if from.offset >= 0 || from.offset == atLatest {
 		return exit.Wrongf("--from %s is not a time; write earliest, or a time before now, such as 7d", h.from)
+	}
+
+	if h.tries {
+		return h.attempts(c, key, from)
 	}
 
 	settings, err := h.live.LoadButRules()

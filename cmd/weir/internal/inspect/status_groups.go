@@ -64,6 +64,9 @@ func expectedGroups(settings *config.Config) map[string][]string {
 			groups[settings.CollectorGroup(s)] = s.Kafka
 		}
 	}
+	if s := settings.RefusalsSource(); s != nil {
+		groups[settings.CollectorGroup(s)] = s.Kafka
+	}
 	return groups
 }
 

@@ -151,7 +151,7 @@ func (l *liveCheck) keeps(want topic.Topic, settings map[string]string) error {
 		return nil
 	}
 
-	for _, r := range l.settings.RuleSet.Rules {
+	for _, r := range l.settings.RuleSet.Counted().Rules {
 		if !r.CountsLog() {
 			continue
 		}
