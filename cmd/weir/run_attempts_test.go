@@ -89,6 +89,20 @@ func TestARunKeepsAttempts(t *testing.T) {
 	}
 	runs(t, exit.Done, "  refused  quota 203.0.113.9: refused, 0 of 2/min remain", "cat", "attempts", "--config", config)
 
+	// They are decided again as they were.
+	p := start(t, "cat", "attempts", "--json", "--config", config)
+	var recorded bytes.Buffer
+	_, _ = recorded.ReadFrom(p.out)
+	_ = p.Wait()
+	for name, text := range map[string]string{"attempts.json": recorded.String(), "rules.yaml": "rules: [{name: quota, key: ip, limits: [2/min], inline: true}]"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file, rules := filepath.Join(folder, "attempts.json"), filepath.Join(folder, "rules.yaml")
+	runs(t, exit.Done, "  6 admitted, 2 refused, as given\n", "backtest", "--rules", rules, file)
+	runs(t, exit.WrongUse, "", "backtest", "--rules", rules, "--html", filepath.Join(folder, "x.html"), file)
+
 	// The newest comes first.
 	var history locked.Buffer
 	if code := run([]string{"weir", "history", "203.0.113.9", "--attempts", "--config", config}, strings.NewReader(""), &history, &history); code != exit.Done {

@@ -39,12 +39,16 @@ It reads plain, .gz, .zst and .bz2 files, or standard input (-). You may name se
 order. Lines may be out of order by up to --late: the result is the same. Backtest counts the lines that it cannot read,
 by reason.
 
+Of attempts at inline rules (weir cat attempts --json), it decides each again by the rules, in their order, and shows which
+verdicts are not the ones that were given.
+
 The exit code is 3 when the condition of --fail-if is true, or when a key of --never would have been blocked.`,
 		Example: `  weir backtest --limit 10/min --limit 100/hour access.log
   weir backtest --rules rules.yaml --html report.html access.log access.log.*.gz
   weir backtest --rules rules.yaml --against old-rules.yaml access.log
   weir backtest --limit 100/hour --key user --field user=http_x_user --algorithms all access.log
-  weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --never customers.txt --json access.log`,
+  weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --never customers.txt --json access.log
+  weir cat attempts --json | weir backtest --rules rules.yaml -`,
 		Args: command.Files,
 		RunE: func(c *cobra.Command, args []string) error { return b.run(c, args) },
 	}
@@ -69,6 +73,9 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
 func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	config, err := b.config(c, files)
 	if err != nil {
+		return err
+	}
+	if replays, err := b.replays(c, &config); err != nil || replays {
 		return err
 	}
 	// Before the work, which may take long.

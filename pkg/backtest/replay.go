@@ -1,0 +1,331 @@
+package backtest
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"weir/pkg/attempts"
+	"weir/pkg/inline"
+	"weir/pkg/rule"
+)
+
+// A ReplayConfig describes a replay of attempts at inline rules.
+type ReplayConfig struct {
+	Rules    *rule.Set
+	Inputs   []Input
+	Progress func(done, total int64) // as Config.Progress; nil is none
+}
+
+const (
+	maxReplayed    = 50_000_000 // records: a record takes some 150 bytes
+	maxDifferences = 1000       // that a report has one by one
+	longestRecord  = 1 << 20
+)
+
+// A ReplayReport is what a replay has decided.
+type ReplayReport struct {
+	Attempts    int64        `json:"attempts"`
+	Settlements int64        `json:"settlements"`
+	First       Instant      `json:"first"`
+	Last        Instant      `json:"last"`
+	Unread      int64        `json:"unread"` // lines that are no records
+	Rules       []ReplayRule `json:"rules"`
+	// LeftOut are attempts at rules that are not among these, or not inline, by their names.
+	LeftOut     map[string]int64   `json:"left_out"`
+	Differences []ReplayDifference `json:"differences"` // the first ones
+
+	rules []*rule.Rule // of Rules
+}
+
+// A ReplayRule is what became of the attempts at one rule.
+type ReplayRule struct {
+	Rule        string           `json:"rule"`
+	Verdicts    map[string]int64 `json:"verdicts"`
+	Given       map[string]int64 `json:"given"` // the verdicts that were given
+	Differences int64            `json:"differences"`
+}
+
+// A ReplayDifference is a verdict that is not the one that was given.
+type ReplayDifference struct {
+	Time  Instant `json:"time"`
+	Rule  string  `json:"rule"`
+	Key   string  `json:"key"`
+	Given string  `json:"given"`
+	Now   string  `json:"now"`
+}
+
+// IsAttempts reports whether an input has records of attempts at inline rules, by its first line. The input that it returns
+// begins there too.
+func IsAttempts(ctx context.Context, in Input) (Input, bool, error) {
+	if in.Reader != nil {
+		head := bufio.NewReader(in.Reader)
+		in.Reader = head
+		line, err := head.Peek(64)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return in, false, err
+		}
+		return in, attempts.Is(string(line)), nil
+	}
+	s, err := openSource(ctx, in, new(atomic.Int64))
+	if err != nil {
+		return in, false, nil //nolint:nilerr // Run reports it
+	}
+	line, _ := s.Peek(64) // a file that is damaged here is reported by Run
+	return in, attempts.Is(string(line)), s.Close()
+}
+
+// Replay decides attempts again, by these rules, in the order in which they were decided, and settles what was settled. With
+// the rules that decided them, the verdicts are those that were given, unless a key was forgotten then or the clock was set
+// back. The attempts of each enforcer, from one start to the next, are decided by themselves.
+func Replay(ctx context.Context, c ReplayConfig) (*ReplayReport, error) {
+	r, err := newReplay(c.Rules)
+	if err != nil {
+		return nil, err
+	}
+	for _, in := range c.Inputs {
+		if err := r.read(ctx, in, c.Progress); err != nil {
+			return nil, err
+		}
+	}
+	r.sort()
+	for i := range r.records {
+		if i%100_000 == 0 && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		r.decide(&r.records[i])
+	}
+	return r.report, nil
+}
+
+// A replay is the state of Replay.
+type replay struct {
+	report  *ReplayReport
+	rules   map[string]int // of report.Rules
+	limits  []inlineLimits
+	words   texts // of keys, and of those that counted
+	records []replayed
+	takes   []replayedTake
+	line    attempts.Record
+
+	from    int32
+	memory  *inline.Memory
+	now     int64
+	known   map[inline.ID][]inline.ID // the attempts of the memory by their ids in the records, where these were settled
+	settled map[inline.ID]bool
+	wants   []inline.Want
+	verdict inline.Verdict
+}
+
+type inlineLimits struct{ enforced, shadow *inline.Rule }
+
+// A replayed is a record.
+type replayed struct {
+	from       int32
+	order      uint64
+	at         int64
+	id         inline.ID
+	settlement bool
+	rule       int32 // of a settlement; -1 is all
+	cost       int64 // likewise
+	first, n   int32 // of an attempt's takes
+}
+
+type replayedTake struct {
+	rule, key int32
+	given     int32 // the verdict
+	cost      int64
+}
+
+// texts are numbered from 0 on.
+type texts struct {
+	numbers map[string]int32
+	all     []string
+}
+
+func (t *texts) number(text string) int32 {
+	n, known := t.numbers[text]
+	if !known {
+		n = int32(len(t.all))
+		t.numbers[text], t.all = n, append(t.all, text)
+	}
+	return n
+}
+
+func newReplay(set *rule.Set) (*replay, error) {
+	r := &replay{report: &ReplayReport{LeftOut: map[string]int64{}, Rules: []ReplayRule{}, Differences: []ReplayDifference{}, First: math.MaxInt64}, rules: map[string]int{},
+		words: texts{numbers: map[string]int32{}}, from: -1, settled: map[inline.ID]bool{}}
+	for _, one := range set.Rules {
+		if !one.Inline {
+			continue
+		}
+		policy, err := one.InlinePolicy()
+		if err != nil {
+			return nil, fmt.Errorf("the rule %s: %w", one.Name, err)
+		}
+		r.rules[one.Name] = len(r.limits)
+		r.limits = append(r.limits, inlineLimits{&inline.Rule{Name: one.Name, Policy: policy, Shadow: one.Mode == rule.Shadow}, &inline.Rule{Name: one.Name, Policy: policy, Shadow: true}})
+		r.report.Rules = append(r.report.Rules, ReplayRule{Rule: one.Name, Verdicts: map[string]int64{}, Given: map[string]int64{}})
+		r.report.rules = append(r.report.rules, one)
+	}
+	if len(r.limits) == 0 {
+		return nil, errors.New("none of these rules is inline, and the input has attempts at inline rules; name the rules that decided them with --rules")
+	}
+	return r, nil
+}
+
+func (r *replay) read(ctx context.Context, in Input, progress func(done, total int64)) error {
+	var done atomic.Int64
+	s, err := openSource(ctx, in, &done)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	lines := bufio.NewScanner(s)
+	lines.Buffer(nil, longestRecord)
+	for n := 0; lines.Scan(); n++ {
+		if n%10_000 == 0 && progress != nil {
+			progress(done.Load(), 0)
+		}
+		if len(r.records) == maxReplayed {
+			return fmt.Errorf("%s: more than %s records cannot be replayed together; name fewer files", in.Path, grouped(maxReplayed))
+		}
+		r.add(bytes.TrimSpace(lines.Bytes()))
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", in.Path, err)
+	}
+	return nil
+}
+
+// add keeps a record.
+func (r *replay) add(line []byte) {
+	if len(line) == 0 {
+		return
+	}
+	if attempts.Parse(line, &r.line) != nil {
+		r.report.Unread++
+		return
+	}
+	one := replayed{from: r.words.number(r.line.From), order: r.line.Order, at: int64(r.line.Time), rule: -1, cost: r.line.Cost, first: int32(len(r.takes))}
+	if one.order == 0 {
+		one.from = r.words.number("") // counted in a store that all enforcers share
+	}
+	if id, err := inline.ParseID(r.line.Attempt); err == nil {
+		one.id = id
+	}
+	if one.settlement = r.line.Kind == attempts.Settlement; one.settlement {
+		r.settled[one.id] = true
+		if r.line.Rule != "" {
+			one.rule = r.words.number(r.line.Rule)
+		}
+	}
+	for i := range r.line.Takes {
+		t := &r.line.Takes[i]
+		at, known := r.rules[t.Rule]
+		if !known {
+			r.report.LeftOut[t.Rule]++
+			continue
+		}
+		r.takes = append(r.takes, replayedTake{rule: int32(at), key: r.words.number(t.Key), given: r.words.number(t.Verdict), cost: t.Cost})
+		one.n++
+	}
+	r.records = append(r.records, one)
+	r.report.First, r.report.Last = min(r.report.First, Instant(one.at)), max(r.report.Last, Instant(one.at))
+}
+
+// sort puts the records into the order in which they were decided, and drops those that were written twice.
+func (r *replay) sort() {
+	slices.SortStableFunc(r.records, func(a, b replayed) int {
+		return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.order, b.order), cmp.Compare(a.at, b.at))
+	})
+	r.records = slices.CompactFunc(r.records, func(a, b replayed) bool { return a.order != 0 && a.from == b.from && a.order == b.order })
+	if len(r.records) == 0 {
+		r.report.First = 0
+	}
+}
+
+// decide decides an attempt, or settles one.
+func (r *replay) decide(one *replayed) {
+	if r.memory == nil || r.from != one.from {
+		r.from, r.known = one.from, map[inline.ID][]inline.ID{}
+		r.memory = inline.New(inline.Config{Keys: 1 << 30, Attempts: 1 << 30, Settle: 100 * 365 * 24 * time.Hour, Now: func() time.Time { return time.UnixMilli(r.now) }})
+	}
+	r.now = one.at
+	if one.settlement {
+		r.report.Settlements++
+		r.settle(one)
+		return
+	}
+
+	r.report.Attempts++
+	takes := r.takes[one.first : one.first+one.n]
+	r.wants = r.wants[:0]
+	for i := range takes {
+		limits, given := &r.limits[takes[i].rule], r.words.all[takes[i].given]
+		want := inline.Want{Rule: limits.enforced, Key: []byte(r.words.all[takes[i].key]), Cost: takes[i].cost, Known: given == attempts.Known}
+		if given == attempts.Shadow || given == attempts.Paused {
+			want.Rule = limits.shadow // as it was then
+		}
+		r.wants = append(r.wants, want)
+	}
+	if len(r.wants) == 0 {
+		return
+	}
+	_ = r.memory.Take(context.Background(), &r.verdict, r.wants) // a Memory never fails
+	if r.verdict.Attempt != (inline.ID{}) && r.settled[one.id] {
+		r.known[one.id] = append(r.known[one.id], r.verdict.Attempt)
+	}
+	for i := range takes {
+		r.compare(one, &takes[i], r.verdictOf(i, r.words.all[takes[i].given]))
+	}
+}
+
+func (r *replay) settle(one *replayed) {
+	for _, id := range r.known[one.id] {
+		name := ""
+		if one.rule >= 0 {
+			name = r.words.all[one.rule]
+		}
+		_, _ = r.memory.SettleWhen(name, id, one.cost) // of an attempt at several rules perhaps another part is meant
+	}
+}
+
+// verdictOf is the verdict on the i-th Want.
+func (r *replay) verdictOf(i int, given string) string {
+	admits := r.verdict.Taken[i].Admitted
+	switch {
+	case r.wants[i].Known:
+		return attempts.Known
+	case admits && r.verdict.Admitted:
+		return attempts.Admitted
+	case admits:
+		return attempts.Other
+	case !r.wants[i].Rule.Shadow:
+		return attempts.Refused
+	case given == attempts.Paused:
+		return attempts.Paused
+	}
+	return attempts.Shadow
+}
+
+// compare counts a verdict, and notes one that is not the one that was given.
+func (r *replay) compare(one *replayed, take *replayedTake, now string) {
+	of, given := &r.report.Rules[take.rule], r.words.all[take.given]
+	of.Verdicts[now]++
+	of.Given[given]++
+	if now == given {
+		return
+	}
+	if of.Differences++; len(r.report.Differences) < maxDifferences {
+		r.report.Differences = append(r.report.Differences, ReplayDifference{Time: Instant(one.at), Rule: of.Rule, Key: r.words.all[take.key], Given: given, Now: now})
+	}
+}
