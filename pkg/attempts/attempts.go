@@ -29,6 +29,7 @@ const (
 	Paused   = "paused" // the rule would have refused it if it were not paused
 	Other    = "other"  // the rule would have admitted it, but another rule refused it: it did not count
 	Known    = "known"  // it has counted before: an edge asked twice about one request
+	Failed   = "failed" // the shared store failed, and the rule's on_error decided: nothing was counted
 )
 
 // A Record is an attempt, or the settlement of one.
@@ -38,6 +39,7 @@ type Record struct {
 	Attempt  string  `json:"attempt,omitempty"` // the id to settle it by; empty where nothing was counted
 	Admitted bool    `json:"admitted,omitempty"`
 	Takes    []Take  `json:"rules,omitempty"`
+	Store    string  `json:"store,omitempty"` // allow, refuse or local, where the shared store failed; else empty
 
 	// The request, as far as it is known.
 	IP     string `json:"ip,omitempty"`
@@ -107,7 +109,7 @@ func (r *Record) Append(b []byte) []byte {
 			}
 			b = r.Takes[i].append(b)
 		}
-		b = append(b, ']')
+		b = appendText(append(b, ']'), "store", r.Store)
 	}
 
 	for _, field := range [...]struct{ name, text string }{{"ip", r.IP}, {"user", r.User}, {"method", r.Method}, {"host", r.Host}, {"path", r.Path}, {"agent", r.Agent}} {

@@ -12,7 +12,7 @@ func sample() Record {
 	return Record{Kind: Attempt, Time: 1_772_524_800_123, Attempt: "019e3c2f7d3a5b1c9a4e0d6f8b2c7e15", Admitted: true, Takes: []Take{
 		{Rule: "quota", Key: "alice /a\\x20b", Cost: 3, Verdict: Admitted, Limit: "10/min", Remaining: 7, Again: 1_772_524_860_000},
 		{Rule: "tokens", Key: "alice", Cost: 0, Verdict: Known, Limit: "5/s", Remaining: 0},
-	}, IP: "2001:db8::1", User: "a\"\\\n\x7fü\u2028", Method: "POST", Host: "shop.example", Path: "/login?token=***", Agent: "curl", From: "ab", Order: 7, Sequence: 9}
+	}, Store: "local", IP: "2001:db8::1", User: "a\"\\\n\x7fü\u2028", Method: "POST", Host: "shop.example", Path: "/login?token=***", Agent: "curl", From: "ab", Order: 7, Sequence: 9}
 }
 
 func line(r *Record) []byte { return AppendSequence(r.Append(nil), r.Sequence) }

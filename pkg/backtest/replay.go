@@ -137,6 +137,7 @@ type replayed struct {
 	rule       int32 // of a settlement; -1 is all
 	cost       int64 // likewise
 	first, n   int32 // of an attempt's takes
+	without    bool  // the shared store failed, so that the attempt is not among its counts
 }
 
 type replayedTake struct {
@@ -215,7 +216,7 @@ func (r *replay) add(line []byte) {
 		r.report.Unread++
 		return
 	}
-	one := replayed{from: r.words.number(r.line.From), order: r.line.Order, at: int64(r.line.Time), rule: -1, cost: r.line.Cost, first: int32(len(r.takes))}
+	one := replayed{from: r.words.number(r.line.From), order: r.line.Order, at: int64(r.line.Time), rule: -1, cost: r.line.Cost, first: int32(len(r.takes)), without: r.line.Store != ""}
 	if one.order == 0 {
 		one.from = r.words.number("") // counted in a store that all enforcers share
 	}
@@ -268,6 +269,12 @@ func (r *replay) decide(one *replayed) {
 
 	r.report.Attempts++
 	takes := r.takes[one.first : one.first+one.n]
+	if one.without {
+		for i := range takes {
+			r.compare(one, &takes[i], r.words.all[takes[i].given])
+		}
+		return
+	}
 	r.wants = r.wants[:0]
 	for i := range takes {
 		limits, given := &r.limits[takes[i].rule], r.words.all[takes[i].given]

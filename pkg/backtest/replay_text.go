@@ -58,7 +58,7 @@ func (r *ReplayReport) WriteText(w io.Writer) error {
 	return err
 }
 
-var verdictsInOrder = []string{attempts.Admitted, attempts.Refused, attempts.Shadow, attempts.Paused, attempts.Other, attempts.Known}
+var verdictsInOrder = []string{attempts.Admitted, attempts.Refused, attempts.Shadow, attempts.Paused, attempts.Other, attempts.Known, attempts.Failed}
 
 func verdictsText(of map[string]int64) string {
 	var parts []string

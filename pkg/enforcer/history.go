@@ -124,6 +124,9 @@ func (h *history) attempted(r *ruling, t *attempt, now int64) {
 	if v.Attempt != (inline.ID{}) {
 		l.record.Attempt = v.Attempt.String()
 	}
+	if v.OnError != inline.Answered {
+		l.record.Store = v.OnError.String()
+	}
 	if a.ip.IsValid() {
 		l.record.IP = a.ip.String()
 	}
@@ -148,6 +151,8 @@ func (h *history) settled(id inline.ID, rule string, cost int64, when inline.Mom
 func verdictOf(r *ruling, t *attempt, j int) string {
 	admits, of := t.verdict.Taken[j].Admitted, t.wants[j].Rule
 	switch {
+	case t.verdict.OnError == inline.Allow || t.verdict.OnError == inline.Refuse:
+		return attempts.Failed
 	case t.wants[j].Known:
 		return attempts.Known
 	case admits && t.verdict.Admitted:

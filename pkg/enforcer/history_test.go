@@ -14,6 +14,7 @@ import (
 
 	"weir/internal/topic"
 	"weir/pkg/attempts"
+	"weir/pkg/inline"
 )
 
 // A keeping appender keeps what it is given, unless it is full.
@@ -162,6 +163,32 @@ func TestVerdictsOfAHistory(t *testing.T) {
 	}
 	if got := ask(narrow, paused); got != " admitted admitted admitted paused" {
 		t.Errorf("paused:%s", got)
+	}
+}
+
+// While a shared store fails, no attempt is refused by its rule: it must not lead to a block.
+func TestAttemptsWithoutTheirStore(t *testing.T) {
+	r, kept := withHistory(t, nil)
+	ruling := r.ruling.Load()
+	i, err := ruling.inlineRule("quota")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, on := range []inline.OnError{inline.Allow, inline.Refuse, inline.Local} {
+		a := ruling.askings.Get().(*asking)
+		a.attempt.reset()
+		a.attempt.addAlways(i, ruling.limits[i].enforced, []byte("alice"), 1)
+		a.attempt.verdict.Begin(a.attempt.wants)
+		a.attempt.verdict.Taken[0].Admitted, a.attempt.verdict.Admitted, a.attempt.verdict.OnError = on != inline.Refuse, on != inline.Refuse, on
+		r.history.attempted(ruling, &a.attempt, 1_772_524_800_000)
+	}
+	r.stop()
+	all := ""
+	for _, one := range kept.records(t) {
+		all += fmt.Sprintf(" %s=%s", one.Store, one.Takes[0].Verdict)
+	}
+	if all != " allow=failed refuse=failed local=admitted" {
+		t.Error(all)
 	}
 }
 
