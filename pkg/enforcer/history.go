@@ -32,10 +32,11 @@ type History struct {
 }
 
 const (
-	historyLines = 16_384  // that wait to be given to the appender
-	historyBytes = 8 << 20 // of them
-	historyBatch = 512     // lines given to it in one call
-	longestText  = 1024    // of what a client has sent, in bytes
+	historyLines = 16_384                // that wait to be given to the appender
+	historyBytes = 8 << 20               // of them
+	historyBatch = 512                   // lines given to it in one call
+	historyPause = 10 * time.Millisecond // for which a line waits for others
+	longestText  = 1024                  // of what a client has sent, in bytes
 )
 
 // A history writes attempts to their topic. Requests put lines into its queue and never wait: while it is full, attempts
@@ -241,6 +242,10 @@ func (h *history) run(ctx context.Context) {
 	for {
 		select {
 		case l := <-h.queue:
+			// Each write of a process without Kafka is synced to the disk.
+			if len(h.queue) < historyBatch {
+				sleep.For(ctx, historyPause)
+			}
 			h.write(ctx, h.gather(l))
 		case <-reports.C:
 		case <-ctx.Done():
