@@ -16,13 +16,16 @@ import (
 	"weir/pkg/attempts"
 	"weir/pkg/inline"
 	"weir/pkg/rule"
+	"weir/pkg/window"
 )
 
 // A ReplayConfig describes a replay of attempts at inline rules.
 type ReplayConfig struct {
-	Rules    *rule.Set
-	Inputs   []Input
-	Progress func(done, total int64) // as Config.Progress; nil is none
+	Rules  *rule.Set
+	Inputs []Input
+	// Algorithms are those under which the attempts are decided too, each time all rules under one.
+	Algorithms []window.Algorithm
+	Progress   func(done, total int64) // as Config.Progress; nil is none
 }
 
 const (
@@ -42,6 +45,7 @@ type ReplayReport struct {
 	// LeftOut are attempts at rules that are not among these, or not inline, by their names.
 	LeftOut     map[string]int64   `json:"left_out"`
 	Differences []ReplayDifference `json:"differences"` // the first ones
+	Algorithms  []ReplayAlgorithm  `json:"algorithms,omitempty"`
 
 	rules []*rule.Rule // of Rules
 }
@@ -52,6 +56,12 @@ type ReplayRule struct {
 	Verdicts    map[string]int64 `json:"verdicts"`
 	Given       map[string]int64 `json:"given"` // the verdicts that were given
 	Differences int64            `json:"differences"`
+}
+
+// A ReplayAlgorithm is what the same rules have decided under an algorithm.
+type ReplayAlgorithm struct {
+	Algorithm string       `json:"algorithm"`
+	Rules     []ReplayRule `json:"rules"`
 }
 
 // A ReplayDifference is a verdict that is not the one that was given.
@@ -87,7 +97,7 @@ func IsAttempts(ctx context.Context, in Input) (Input, bool, error) {
 // the rules that decided them, the verdicts are those that were given, unless a key was forgotten then or the clock was set
 // back. The attempts of each enforcer, from one start to the next, are decided by themselves.
 func Replay(ctx context.Context, c ReplayConfig) (*ReplayReport, error) {
-	r, err := newReplay(c.Rules)
+	r, err := newReplay(c)
 	if err != nil {
 		return nil, err
 	}
@@ -97,25 +107,44 @@ func Replay(ctx context.Context, c ReplayConfig) (*ReplayReport, error) {
 		}
 	}
 	r.sort()
+	for i := range r.passes {
+		if err := r.decideAll(ctx, &r.passes[i]); err != nil {
+			return nil, err
+		}
+	}
+	return r.report, nil
+}
+
+// decideAll decides all attempts once.
+func (r *replay) decideAll(ctx context.Context, pass *replayPass) error {
+	r.pass, r.memory = pass, nil
 	for i := range r.records {
 		if i%100_000 == 0 && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		r.decide(&r.records[i])
 	}
-	return r.report, nil
+	return nil
+}
+
+// A replayPass is the limits under which all attempts are decided once, and what becomes of them.
+type replayPass struct {
+	limits []inlineLimits
+	into   []ReplayRule
+	first  bool // by the rules as they are: it counts the records, and has the differences
 }
 
 // A replay is the state of Replay.
 type replay struct {
 	report  *ReplayReport
 	rules   map[string]int // of report.Rules
-	limits  []inlineLimits
+	passes  []replayPass
 	words   texts // of keys, and of those that counted
 	records []replayed
 	takes   []replayedTake
 	line    attempts.Record
 
+	pass    *replayPass
 	from    int32
 	memory  *inline.Memory
 	now     int64
@@ -161,26 +190,50 @@ func (t *texts) number(text string) int32 {
 	return n
 }
 
-func newReplay(set *rule.Set) (*replay, error) {
-	r := &replay{report: &ReplayReport{LeftOut: map[string]int64{}, Rules: []ReplayRule{}, Differences: []ReplayDifference{}, First: math.MaxInt64}, rules: map[string]int{},
-		words: texts{numbers: map[string]int32{}}, from: -1, settled: map[inline.ID]bool{}}
-	for _, one := range set.Rules {
-		if !one.Inline {
-			continue
+func newReplay(c ReplayConfig) (*replay, error) {
+	r := &replay{report: &ReplayReport{LeftOut: map[string]int64{}, Differences: []ReplayDifference{}, First: math.MaxInt64}, rules: map[string]int{},
+		words: texts{numbers: map[string]int32{}}, settled: map[inline.ID]bool{}}
+	for _, one := range c.Rules.Rules {
+		if one.Inline {
+			r.rules[one.Name] = len(r.report.rules)
+			r.report.rules = append(r.report.rules, one)
 		}
-		policy, err := one.InlinePolicy()
-		if err != nil {
-			return nil, fmt.Errorf("the rule %s: %w", one.Name, err)
-		}
-		r.rules[one.Name] = len(r.limits)
-		r.limits = append(r.limits, inlineLimits{&inline.Rule{Name: one.Name, Policy: policy, Shadow: one.Mode == rule.Shadow}, &inline.Rule{Name: one.Name, Policy: policy, Shadow: true}})
-		r.report.Rules = append(r.report.Rules, ReplayRule{Rule: one.Name, Verdicts: map[string]int64{}, Given: map[string]int64{}})
-		r.report.rules = append(r.report.rules, one)
 	}
-	if len(r.limits) == 0 {
+	if len(r.report.rules) == 0 {
 		return nil, errors.New("none of these rules is inline, and the input has attempts at inline rules; name the rules that decided them with --rules")
 	}
+
+	pass, err := r.newPass(nil)
+	if err != nil {
+		return nil, err
+	}
+	pass.first = true
+	r.report.Rules, r.passes = pass.into, append(r.passes, pass)
+	for _, algorithm := range c.Algorithms {
+		if pass, err = r.newPass(&algorithm); err != nil {
+			return nil, err
+		}
+		r.passes = append(r.passes, pass)
+		r.report.Algorithms = append(r.report.Algorithms, ReplayAlgorithm{algorithm.String(), pass.into})
+	}
 	return r, nil
+}
+
+// newPass makes the limits of the rules, under an algorithm if one is given.
+func (r *replay) newPass(under *window.Algorithm) (pass replayPass, err error) {
+	for _, one := range r.report.rules {
+		of := *one
+		if under != nil && of.Algorithm != *under {
+			of.Algorithm, of.Burst, of.Subwindows = *under, 0, rule.DefaultSubwindows
+		}
+		policy, err := of.InlinePolicy()
+		if err != nil {
+			return pass, fmt.Errorf("the rule %s: %w", one.Name, err)
+		}
+		pass.limits = append(pass.limits, inlineLimits{&inline.Rule{Name: one.Name, Policy: policy, Shadow: one.Mode == rule.Shadow}, &inline.Rule{Name: one.Name, Policy: policy, Shadow: true}})
+		pass.into = append(pass.into, ReplayRule{Rule: one.Name, Verdicts: map[string]int64{}, Given: map[string]int64{}})
+	}
+	return pass, nil
 }
 
 func (r *replay) read(ctx context.Context, in Input, progress func(done, total int64)) error {
@@ -189,7 +242,7 @@ func (r *replay) read(ctx context.Context, in Input, progress func(done, total i
 	if err != nil {
 		return err
 	}
-	defer s.Close()
+	defer func() { _ = s.Close() }() // it was only read
 	lines := bufio.NewScanner(s)
 	lines.Buffer(nil, longestRecord)
 	for n := 0; lines.Scan(); n++ {
@@ -262,12 +315,12 @@ func (r *replay) decide(one *replayed) {
 	}
 	r.now = one.at
 	if one.settlement {
-		r.report.Settlements++
+		r.report.Settlements += r.pass.one()
 		r.settle(one)
 		return
 	}
 
-	r.report.Attempts++
+	r.report.Attempts += r.pass.one()
 	takes := r.takes[one.first : one.first+one.n]
 	if one.without {
 		for i := range takes {
@@ -277,7 +330,7 @@ func (r *replay) decide(one *replayed) {
 	}
 	r.wants = r.wants[:0]
 	for i := range takes {
-		limits, given := &r.limits[takes[i].rule], r.words.all[takes[i].given]
+		limits, given := &r.pass.limits[takes[i].rule], r.words.all[takes[i].given]
 		want := inline.Want{Rule: limits.enforced, Key: []byte(r.words.all[takes[i].key]), Cost: takes[i].cost, Known: given == attempts.Known}
 		if given == attempts.Shadow || given == attempts.Paused {
 			want.Rule = limits.shadow // as it was then
@@ -294,6 +347,14 @@ func (r *replay) decide(one *replayed) {
 	for i := range takes {
 		r.compare(one, &takes[i], r.verdictOf(i, r.words.all[takes[i].given]))
 	}
+}
+
+// one is 1 in the pass that counts records.
+func (p *replayPass) one() int64 {
+	if p.first {
+		return 1
+	}
+	return 0
 }
 
 func (r *replay) settle(one *replayed) {
@@ -326,13 +387,13 @@ func (r *replay) verdictOf(i int, given string) string {
 
 // compare counts a verdict, and notes one that is not the one that was given.
 func (r *replay) compare(one *replayed, take *replayedTake, now string) {
-	of, given := &r.report.Rules[take.rule], r.words.all[take.given]
+	of, given := &r.pass.into[take.rule], r.words.all[take.given]
 	of.Verdicts[now]++
 	of.Given[given]++
 	if now == given {
 		return
 	}
-	if of.Differences++; len(r.report.Differences) < maxDifferences {
+	if of.Differences++; r.pass.first && len(r.report.Differences) < maxDifferences {
 		r.report.Differences = append(r.report.Differences, ReplayDifference{Time: Instant(one.at), Rule: of.Rule, Key: r.words.all[take.key], Given: given, Now: now})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"weir/pkg/attempts"
 	"weir/pkg/inline"
 	"weir/pkg/rule"
+	"weir/pkg/window"
 	"weir/test/real"
 )
 
@@ -161,7 +163,7 @@ func TestAReplayGivesTheSameVerdicts(t *testing.T) {
 		one, other := newRecorder(t, set, "one", steps(seed)), newRecorder(t, set, "other", steps(seed+100))
 		one.run(random, 4000)
 		other.run(random, 2000)
-		lines := append(one.lines, other.lines...)
+		lines := slices.Concat(one.lines, other.lines)
 		lines = append(lines, lines[100:200]...)
 		random.Shuffle(len(lines), func(i, j int) { lines[i], lines[j] = lines[j], lines[i] })
 		report := replayOf(t, set, lines...)
@@ -236,6 +238,22 @@ quota  6/min by ip
 	}
 	if err := report.WriteKeys(&keys); err != nil || keys.String() != "203.0.113.7\n" {
 		t.Errorf("%q, %v", keys.String(), err)
+	}
+
+	// The same attempts under other algorithms.
+	all, err := Replay(t.Context(), ReplayConfig{Rules: set, Algorithms: []window.Algorithm{window.Sliding, window.Fixed, window.Leaky},
+		Inputs: []Input{{Path: "attempts", Reader: bytes.NewReader(bytes.Join(r.lines, nil))}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text.Reset()
+	if err := all.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"9 attempts and 0 settlements read", "  5 admitted, 3 refused, as given\n\ngone", "quota under each algorithm\n  sliding   5 admitted, 3 refused\n  fixed     5 admitted, 3 refused\n  leaky  "} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, text.String())
+		}
 	}
 	if _, err := Replay(t.Context(), ReplayConfig{Rules: parseRules(t, "rules: [{name: per-ip, key: ip, limits: [10/min]}]")}); err == nil {
 		t.Error("there is no inline rule")

@@ -54,8 +54,22 @@ func (r *ReplayReport) WriteText(w io.Writer) error {
 	for i := range r.Rules {
 		r.rule(&b, i)
 	}
+	r.algorithms(&b)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// algorithms writes what the rules have decided under each algorithm.
+func (r *ReplayReport) algorithms(b *strings.Builder) {
+	for i := range r.Rules {
+		if len(r.Algorithms) == 0 {
+			return
+		}
+		fmt.Fprintf(b, "\n%s under each algorithm\n", r.Rules[i].Rule)
+		for _, a := range r.Algorithms {
+			fmt.Fprintf(b, "  %-8s  %s\n", a.Algorithm, verdictsText(a.Rules[i].Verdicts))
+		}
+	}
 }
 
 var verdictsInOrder = []string{attempts.Admitted, attempts.Refused, attempts.Shadow, attempts.Paused, attempts.Other, attempts.Known, attempts.Failed}

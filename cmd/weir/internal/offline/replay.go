@@ -27,14 +27,14 @@ func (b *backtestCommand) replays(c *cobra.Command, config *backtest.Config) (do
 	case of < len(config.Inputs):
 		return true, exit.Wrongf("some inputs have attempts at inline rules, and others do not; give one kind at a time")
 	}
-	for _, flag := range []string{"html", "algorithms", "against", "never", "fail-if", "format", "envelope", "field", "only"} {
+	for _, flag := range []string{"html", "against", "never", "fail-if", "format", "envelope", "field", "only"} {
 		if c.Flags().Changed(flag) {
 			return true, exit.Wrongf("--%s is not for attempts at inline rules; leave it out", flag)
 		}
 	}
 
 	progress := output.NewProgress(c.ErrOrStderr(), "reading")
-	report, err := backtest.Replay(c.Context(), backtest.ReplayConfig{Rules: config.Rules, Inputs: config.Inputs, Progress: progress.Show})
+	report, err := backtest.Replay(c.Context(), backtest.ReplayConfig{Rules: config.Rules, Inputs: config.Inputs, Algorithms: config.Algorithms, Progress: progress.Show})
 	progress.Done()
 	if err != nil {
 		return true, err
