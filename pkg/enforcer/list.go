@@ -134,8 +134,8 @@ func (e *Enforcer) write(w http.ResponseWriter, r *http.Request, q *listRequest)
 	return e.writeBody(hurry(w), q)
 }
 
-// Changes are answered to any number of clients. What is kept for one that reads slowly has to be small, so only a few
-// are answered with many changes at once; the others get the first ones, and ask for more.
+// Any number of clients may ask for changes, and an answer is in memory until its client has read it. So only a few get
+// many changes at once; the others get the first ones, and ask for more.
 const (
 	manyChanges   = 16 << 10
 	fewChanges    = 128
