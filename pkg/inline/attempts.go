@@ -13,13 +13,14 @@ type attempts struct {
 
 // An attemptLog has the attempts whose IDs end alike, in a ring: the oldest make room for new ones.
 type attemptLog struct {
-	mu    sync.Mutex
-	most  int
-	ring  []attempt
-	next  int
-	index map[ID]int32 // places in ring
-	lost  int64        // replaced before their time
-	_     [64]byte
+	mu   sync.Mutex
+	most int
+	ring []attempt
+	// The attempts are the count places from the oldest on.
+	oldest, count int
+	index         map[ID]int32 // places in ring
+	lost          int64        // replaced before their time
+	_             [64]byte
 }
 
 // An attempt is what was counted of one.
@@ -63,29 +64,45 @@ func (a *attempts) add(l *attemptLog, v *Verdict, wants []Want, now int64) {
 	}
 }
 
-// place is the next place of the ring, which grows while its oldest attempt can still be settled. Attempts up to an
-// instant cannot.
+// place is the next place of the ring, which grows when all its attempts can still be settled. Attempts up to an instant
+// cannot.
 func (l *attemptLog) place(id ID, until int64) *attempt {
-	if l.next == len(l.ring) {
-		if len(l.ring) < l.most && (l.next == 0 || l.ring[0].at > until) {
-			l.ring = append(l.ring, attempt{})
-		} else {
-			l.next = 0
-		}
+	switch {
+	case l.count < len(l.ring):
+	case l.count > 0 && l.ring[l.oldest].at <= until:
+		l.drop()
+	case len(l.ring) < l.most:
+		l.grow()
+	default:
+		l.drop()
+		l.lost++
 	}
 
-	one := &l.ring[l.next]
-	if one.id != (ID{}) {
-		if l.index[one.id] == int32(l.next) { // not when the attempt was begun again
-			delete(l.index, one.id)
-		}
-		if one.at > until {
-			l.lost++
+	next := (l.oldest + l.count) % len(l.ring)
+	l.count++
+	one := &l.ring[next]
+	one.id, l.index[id] = id, int32(next)
+	return one
+}
+
+// drop gives the oldest attempt up.
+func (l *attemptLog) drop() {
+	if id := l.ring[l.oldest].id; l.index[id] == int32(l.oldest) { // not when the attempt was begun again
+		delete(l.index, id)
+	}
+	l.oldest, l.count = (l.oldest+1)%len(l.ring), l.count-1
+}
+
+// grow makes a ring that is full larger.
+func (l *attemptLog) grow() {
+	ring := make([]attempt, min(l.most, max(8, 2*len(l.ring))))
+	for i := range l.count {
+		from := (l.oldest + i) % len(l.ring)
+		if ring[i] = l.ring[from]; l.index[ring[i].id] == int32(from) {
+			l.index[ring[i].id] = int32(i)
 		}
 	}
-	one.id, l.index[id] = id, int32(l.next)
-	l.next++
-	return one
+	l.ring, l.oldest = ring, 0
 }
 
 // find is an attempt that can be settled, or nil. Attempts up to an instant cannot.

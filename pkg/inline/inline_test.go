@@ -332,6 +332,35 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
+// While there is room, an attempt can be settled for the whole time, however evenly or unevenly attempts come.
+func TestAttemptsAreNotLostWhileThereIsRoom(t *testing.T) {
+	c := newClock()
+	m, rule := New(Config{Now: c.now, Settle: time.Minute}), perMinute(t, "quota", 1_000_000_000)
+	type taken struct {
+		id ID
+		at time.Time
+	}
+	var last []taken
+	for n := range 20_000 {
+		last = append(last, taken{m.ask(of(rule, "a", 1)).Attempt, c.at})
+		c.at = c.at.Add(100 * time.Millisecond)
+		if n%5000 > 4000 { // a thousand in a second
+			c.at = c.at.Add(-99 * time.Millisecond)
+		}
+		for len(last) > 0 && !last[0].at.After(c.at.Add(-time.Minute)) {
+			last = last[1:]
+		}
+		if n%100 == 0 && len(last) > 0 {
+			if err := m.Settle(ctx, last[0].id, 0); err != nil {
+				t.Fatalf("the attempt %d of %s ago: %v", n-len(last), c.at.Sub(last[0].at), err)
+			}
+		}
+	}
+	if s := m.Stats(); s.Lost > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
 // Keys that count nothing any more make room before others do.
 func TestKeysAreBounded(t *testing.T) {
 	c := newClock()
