@@ -25,7 +25,10 @@ type ReplayConfig struct {
 	Inputs []Input
 	// Algorithms are those under which the attempts are decided too, each time all rules under one.
 	Algorithms []window.Algorithm
-	Progress   func(done, total int64) // as Config.Progress; nil is none
+	// Settle is how long an attempt could be settled; 10 minutes unless given. An id that comes again later is of another
+	// attempt.
+	Settle   time.Duration
+	Progress func(done, total int64) // as Config.Progress; nil is none
 }
 
 const (
@@ -148,13 +151,20 @@ type replay struct {
 	from    int32
 	memory  *inline.Memory
 	now     int64
-	known   map[inline.ID][]inline.ID // the attempts of the memory by their ids in the records, where these were settled
+	settle  int64                     // milliseconds
+	known   map[inline.ID]*replayedID // where the attempt is settled
 	settled map[inline.ID]bool
 	wants   []inline.Want
 	verdict inline.Verdict
 }
 
 type inlineLimits struct{ enforced, shadow *inline.Rule }
+
+// A replayedID is the attempts of the memory that have one id in the records.
+type replayedID struct {
+	at  int64 // of the first
+	ids []inline.ID
+}
 
 // A replayed is a record.
 type replayed struct {
@@ -192,7 +202,7 @@ func (t *texts) number(text string) int32 {
 
 func newReplay(c ReplayConfig) (*replay, error) {
 	r := &replay{report: &ReplayReport{LeftOut: map[string]int64{}, Differences: []ReplayDifference{}, First: math.MaxInt64}, rules: map[string]int{},
-		words: texts{numbers: map[string]int32{}}, settled: map[inline.ID]bool{}}
+		words: texts{numbers: map[string]int32{}}, settled: map[inline.ID]bool{}, settle: cmp.Or(c.Settle, 10*time.Minute).Milliseconds()}
 	for _, one := range c.Rules.Rules {
 		if one.Inline {
 			r.rules[one.Name] = len(r.report.rules)
@@ -310,13 +320,13 @@ func (r *replay) sort() {
 // decide decides an attempt, or settles one.
 func (r *replay) decide(one *replayed) {
 	if r.memory == nil || r.from != one.from {
-		r.from, r.known = one.from, map[inline.ID][]inline.ID{}
+		r.from, r.known = one.from, map[inline.ID]*replayedID{}
 		r.memory = inline.New(inline.Config{Keys: 1 << 30, Attempts: 1 << 30, Settle: 100 * 365 * 24 * time.Hour, Now: func() time.Time { return time.UnixMilli(r.now) }})
 	}
 	r.now = one.at
 	if one.settlement {
 		r.report.Settlements += r.pass.one()
-		r.settle(one)
+		r.settleOne(one)
 		return
 	}
 
@@ -342,7 +352,12 @@ func (r *replay) decide(one *replayed) {
 	}
 	_ = r.memory.Take(context.Background(), &r.verdict, r.wants) // a Memory never fails
 	if r.verdict.Attempt != (inline.ID{}) && r.settled[one.id] {
-		r.known[one.id] = append(r.known[one.id], r.verdict.Attempt)
+		known := r.known[one.id]
+		if known == nil || known.at <= r.now-r.settle {
+			known = &replayedID{at: r.now}
+			r.known[one.id] = known
+		}
+		known.ids = append(known.ids, r.verdict.Attempt)
 	}
 	for i := range takes {
 		r.compare(one, &takes[i], r.verdictOf(i, r.words.all[takes[i].given]))
@@ -357,8 +372,12 @@ func (p *replayPass) one() int64 {
 	return 0
 }
 
-func (r *replay) settle(one *replayed) {
-	for _, id := range r.known[one.id] {
+func (r *replay) settleOne(one *replayed) {
+	known := r.known[one.id]
+	if known == nil {
+		return
+	}
+	for _, id := range known.ids {
 		name := ""
 		if one.rule >= 0 {
 			name = r.words.all[one.rule]

@@ -140,7 +140,7 @@ func steps(seed uint64) func() time.Time {
 
 func replayOf(t testing.TB, set *rule.Set, lines ...[]byte) *ReplayReport {
 	t.Helper()
-	report, err := Replay(t.Context(), ReplayConfig{Rules: set, Inputs: []Input{{Path: "attempts", Reader: bytes.NewReader(bytes.Join(lines, nil))}}})
+	report, err := Replay(t.Context(), ReplayConfig{Rules: set, Settle: time.Hour, Inputs: []Input{{Path: "attempts", Reader: bytes.NewReader(bytes.Join(lines, nil))}}})
 	if err != nil {
 		t.Fatal(err)
 	}
