@@ -53,7 +53,13 @@ func TestAFailoverThatLosesItsLastWrites(t *testing.T) {
 	if n := count(before); n != before {
 		t.Fatalf("%d of %d are admitted", n, before)
 	}
-	master.Client.Wait(ctx, 1, 10*time.Second)
+	// WAIT waits for what its own connection has written, and all that came before it.
+	conn := master.Client.Conn()
+	defer conn.Close()
+	conn.Set(ctx, "mark", "1", 0)
+	if n, err := conn.Wait(ctx, 1, 10*time.Second).Result(); n != 1 {
+		t.Fatalf("%d replicas have the writes: %v", n, err)
+	}
 	replica.Client.ReplicaOf(ctx, "127.0.0.1", "1") // it follows no one
 	if n := count(lost); n != lost {
 		t.Fatalf("%d of %d are admitted", n, lost)
