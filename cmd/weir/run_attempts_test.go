@@ -119,7 +119,7 @@ func TestARunKeepsAttempts(t *testing.T) {
 
 // A key whose attempts are refused too often is blocked everywhere, also after a kill, until the block is over.
 func TestRefusedAttemptsBlock(t *testing.T) {
-	folder, enforcer := attemptsIn(t, "[{name: sign-in, key: ip, limits: [5/min], inline: true, block: {after: 3, within: 1m, for: 5s}}]", "")
+	folder, enforcer := attemptsIn(t, "[{name: sign-in, key: ip, limits: [5/min], inline: true, block: {after: 3, within: 1m, for: 10s}}]", "")
 	config := filepath.Join(folder, "weir.yaml")
 	p := start(t, "run", "--config", config)
 	awaitAnswer(t, p, enforcer, "203.0.113.1", 200)
@@ -140,7 +140,6 @@ func TestRefusedAttemptsBlock(t *testing.T) {
 	if got := listed(t, config); strings.Contains(got, "203.0.113.9") {
 		t.Errorf("two refusals are too few: %s", got)
 	}
-	began := time.Now()
 	for range 5 + 1 {
 		answers(enforcer, "203.0.113.9")
 	}
@@ -148,9 +147,6 @@ func TestRefusedAttemptsBlock(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("no block: %s\n%s", listed(t, config), p.err)
 		}
-	}
-	if time.Since(began) > 30*time.Second {
-		t.Skip("this machine is too slow: attempts are a minute apart")
 	}
 	awaitAnswer(t, p, enforcer, "203.0.113.9", 429)
 	if got := listed(t, config); !strings.Contains(got, "203.0.113.9") || strings.Contains(got, "203.0.113.1 ") {
