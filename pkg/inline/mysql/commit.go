@@ -162,19 +162,16 @@ func (b *Backend) deleteExpired(ctx context.Context, c *stored.Commit) error {
 }
 
 // check is a commit that changes nothing.
-func (b *Backend) check(ctx context.Context, c *stored.Commit) (r stored.Result, err error) {
+func (b *Backend) check(ctx context.Context, c *stored.Commit) (stored.Result, error) {
 	names := make([]string, len(c.Changes))
 	for i := range c.Changes {
 		names[i] = c.Changes[i].Name
 	}
-	if r.Cells, r.Now, err = b.read(ctx, names); err != nil {
-		return r, err
+	cells, now, err := b.read(ctx, names)
+	if err != nil {
+		return stored.Result{}, err
 	}
-	r.Done = c.At <= r.Now && r.Now <= c.At+c.Slack
-	for i := range c.Changes {
-		r.Done = r.Done && r.Cells[i].Version == c.Changes[i].Decided
-	}
-	return r, nil
+	return c.Checked(cells, now), nil
 }
 
 // Read returns cells and the time.

@@ -50,3 +50,12 @@ type Result struct {
 	Now   int64  // the database's time in microseconds
 	Cells []Cell // if not Done the present cells of all changes, in their order
 }
+
+// Checked is the result of a Commit that changes nothing, by the present cells of its changes and the database's time.
+func (c *Commit) Checked(cells []Cell, now int64) Result {
+	r := Result{Done: c.At <= now && now <= c.At+c.Slack, Now: now, Cells: cells}
+	for i := range c.Changes {
+		r.Done = r.Done && cells[i].Version == c.Changes[i].Decided
+	}
+	return r
+}
