@@ -16,6 +16,7 @@ import (
 
 	auth "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -316,6 +317,25 @@ func TestGarbage(t *testing.T) {
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
+		}
+	}
+}
+
+// A server that is ended as soon as it listens reports no error.
+func TestEndedAtOnce(t *testing.T) {
+	for range 100 {
+		logger := slog.New(slog.DiscardHandler)
+		server, err := Open(Config{Listen: "127.0.0.1:0", Logger: logger, Metrics: prometheus.NewRegistry()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- server.Run(ctx) }()
+		<-server.Serving()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
 		}
 	}
 }

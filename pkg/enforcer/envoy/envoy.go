@@ -14,6 +14,7 @@ package envoy
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -162,7 +163,10 @@ func (s *Server) Run(ctx context.Context) error {
 	defer stop.Stop()
 	s.end()
 	s.grpc.GracefulStop()
-	return <-ended
+	if err := <-ended; !errors.Is(err, grpc.ErrServerStopped) { // that is when it had not begun yet
+		return err
+	}
+	return nil
 }
 
 // Serving returns a channel that is closed once the server listens.
