@@ -19,6 +19,7 @@ type limits struct {
 	enforced, shadow *inline.Rule // nil for a rule that is not inline
 	definition       string       // the part of the rule that decides how it counts
 	policies         []policy
+	policyField      []string
 
 	admitted, refused, inShadow prometheus.Counter
 }
@@ -37,6 +38,8 @@ func newLimits(of *rule.Rule, m *metrics, enforcers int, before *ruling) (limits
 	for _, limit := range of.Limits {
 		l.policies = append(l.policies, newPolicy(of.Name, limit))
 	}
+
+	l.policyField = fieldOf(l.policies)
 
 	var counts *window.Policy
 	if before != nil {
@@ -206,12 +209,12 @@ func (e *Enforcer) describe(header http.Header, r *ruling, t *attempt, now int64
 	if t.wants[decides].Rule.Shadow {
 		return
 	}
-	taken, all := &t.verdict.Taken[decides], r.limits[t.rules[decides]].policies
+	taken, of := &t.verdict.Taken[decides], &r.limits[t.rules[decides]]
 	seconds := ""
 	if taken.Again > taken.At && taken.Again != window.Never { // now may be a little before the instant of the decision
 		seconds = strconv.FormatInt(secondsUntil(taken.Again, now), 10)
 	}
-	e.limitHeaders(header, all, &all[taken.Limit], taken.Remaining, seconds)
+	e.limitHeaders(header, of.policyField, &of.policies[taken.Limit], taken.Remaining, seconds)
 }
 
 // A storeRefusal is the answer to an attempt that is refused because the store does not answer.

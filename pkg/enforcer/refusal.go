@@ -41,12 +41,14 @@ type policy struct {
 	limit string // 10/min
 	name  string // per-ip 10/min
 	field string // "per-ip 10/min";q=10;w=60
-	quota string
+	short string // "per-ip 10/min"
+	quota []string
 }
 
 func newPolicy(ruleName string, l rule.Limit) policy {
-	p := policy{limit: l.Text, name: ruleName + " " + l.Text, quota: strconv.FormatInt(l.Hits, 10)}
-	p.field = quoted(p.name) + ";q=" + p.quota
+	p := policy{limit: l.Text, name: ruleName + " " + l.Text, quota: []string{strconv.FormatInt(l.Hits, 10)}}
+	p.short = quoted(p.name)
+	p.field = p.short + ";q=" + p.quota[0]
 	if seconds := int64(l.Per / time.Second); l.Per%time.Second == 0 && seconds > 0 {
 		p.field += ";w=" + strconv.FormatInt(seconds, 10)
 	}
@@ -70,6 +72,15 @@ func quoted(text string) string {
 
 	b.WriteByte('"')
 	return b.String()
+}
+
+// fieldOf is the value of RateLimit-Policy.
+func fieldOf(all []policy) []string {
+	fields := make([]string, len(all))
+	for i := range all {
+		fields[i] = all[i].field
+	}
+	return []string{strings.Join(fields, ", ")}
 }
 
 // policies returns those of a rule's limits, and the broken one.
@@ -113,33 +124,34 @@ func (e *Enforcer) refuse(w http.ResponseWriter, status int, entry *blocklist.En
 	body := refusalBody{problem: problem{Type: abnormalUsage, Title: "Abnormal Usage Detected", Status: status, Detail: "Requests are refused for the next " + seconds + " seconds."}}
 	if all, broken := policies(r, entry); broken != nil {
 		body.Violated = []string{broken.name}
-		e.limitHeaders(header, all, broken, 0, seconds)
+		e.limitHeaders(header, fieldOf(all), broken, 0, seconds)
 	}
 	writeAs(w, status, "application/problem+json", body)
 }
 
-// limitHeaders sets the fields that describe a rule's limits and what remains of one; seconds is when there is more, empty
-// where enough remains.
-func (e *Enforcer) limitHeaders(header http.Header, all []policy, of *policy, remaining int64, seconds string) {
-	remains := strconv.FormatInt(remaining, 10)
-	if which := e.config.LimitHeaders; which == BothLimitHeaders || which == DraftLimitHeaders {
-		fields := make([]string, len(all))
-		for i := range all {
-			fields[i] = all[i].field
-		}
-		header["RateLimit-Policy"] = []string{strings.Join(fields, ", ")}
-		limit := quoted(of.name) + ";r=" + remains
-		if seconds != "" {
-			limit += ";t=" + seconds
-		}
-		header["RateLimit"] = []string{limit}
+// limitHeaders sets the fields that describe a rule's limits, which all are, and what remains of one; seconds is when there
+// is more, empty where enough remains. Answers share the fields that stay the same.
+func (e *Enforcer) limitHeaders(header http.Header, all []string, of *policy, remaining int64, seconds string) {
+	line := make([]byte, 0, 128)
+	line = append(append(line, of.short...), ";r="...)
+	start := len(line)
+	line = strconv.AppendInt(line, remaining, 10)
+	end := len(line)
+	if seconds != "" {
+		line = append(append(line, ";t="...), seconds...)
 	}
+	text := string(line)
+	values := &[...]string{text, text[start:end], seconds}
 
+	if which := e.config.LimitHeaders; which == BothLimitHeaders || which == DraftLimitHeaders {
+		header["RateLimit-Policy"] = all
+		header["RateLimit"] = values[:1:1]
+	}
 	if which := e.config.LimitHeaders; which == BothLimitHeaders || which == LegacyLimitHeaders {
-		header["X-RateLimit-Limit"] = []string{of.quota}
-		header["X-RateLimit-Remaining"] = []string{remains}
+		header["X-RateLimit-Limit"] = of.quota
+		header["X-RateLimit-Remaining"] = values[1:2:2]
 		if seconds != "" {
-			header["X-RateLimit-Reset"] = []string{seconds}
+			header["X-RateLimit-Reset"] = values[2:]
 		}
 	}
 }

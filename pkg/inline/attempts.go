@@ -50,9 +50,13 @@ func (a *attempts) log(id ID) *attemptLog { return &a.logs[id[len(id)-1]] }
 // maxParts bounds what one attempt has counted: an edge may name many requests alike.
 const maxParts = 64
 
-// add keeps what an attempt has counted, with what it had counted before. The caller has the log's lock.
-func (a *attempts) add(l *attemptLog, v *Verdict, wants []Want, now int64) {
-	one := l.find(v.Attempt, now-a.settleable)
+// add keeps what an attempt has counted, with what it had counted before if it may be known. The caller has the log's
+// lock.
+func (a *attempts) add(l *attemptLog, v *Verdict, wants []Want, now int64, known bool) {
+	var one *attempt
+	if known {
+		one = l.find(v.Attempt, now-a.settleable)
+	}
 	if one == nil || len(one.parts)+len(wants) > maxParts {
 		one = l.place(v.Attempt, now-a.settleable)
 		one.at, one.parts = now, one.parts[:0]

@@ -17,7 +17,11 @@ func (id *ID) makeNew(now int64) {
 }
 
 // String is the ID as users see it.
-func (id ID) String() string { return hex.EncodeToString(id[:]) }
+func (id ID) String() string {
+	var text [2 * len(id)]byte
+	hex.Encode(text[:], id[:])
+	return string(text[:])
+}
 
 // ParseID reads an ID.
 func ParseID(text string) (id ID, err error) {

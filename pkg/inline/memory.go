@@ -104,7 +104,7 @@ func (m *Memory) Take(_ context.Context, v *Verdict, wants []Want) error {
 		l := m.attempts.log(v.Attempt)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		m.attempts.add(l, v, wants, now)
+		m.attempts.add(l, v, wants, now, false)
 	}
 	return nil
 }
@@ -121,7 +121,7 @@ func (m *Memory) TakeOnce(_ context.Context, v *Verdict, request string, wants [
 		v.Attempt = id
 	}
 	if counted {
-		m.attempts.add(l, v, wants, now)
+		m.attempts.add(l, v, wants, now, known)
 	}
 	return nil
 }
