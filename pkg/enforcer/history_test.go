@@ -15,6 +15,7 @@ import (
 	"weir/internal/topic"
 	"weir/pkg/attempts"
 	"weir/pkg/inline"
+	"weir/test/wait"
 )
 
 // A keeping appender keeps what it is given, unless it is full.
@@ -219,6 +220,40 @@ func TestAFullHistoryDelaysNothing(t *testing.T) {
 	}
 	if held := e.history.held.Load(); held != 0 {
 		t.Errorf("%d bytes are in an empty queue", held)
+	}
+}
+
+// Many attempts at once make as many records: what one has used is used again only when its record is written.
+func TestAHistoryOfManyAttempts(t *testing.T) {
+	const waves, callers, each = 5, 8, 40
+	r, kept := withHistory(t, nil)
+	ruling := r.Enforcer.ruling.Load()
+	i, err := ruling.inlineRule("quota")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for wave := range waves {
+		var running sync.WaitGroup
+		for caller := range callers {
+			running.Go(func() {
+				a := ruling.askings.Get().(*asking)
+				for n := range each {
+					a.attempt.reset()
+					a.attempt.addAlways(i, ruling.limits[i].enforced, fmt.Appendf(nil, "%d-%d-%d", wave, caller, n), 1)
+					r.Enforcer.take(ruling, &a.attempt)
+				}
+			})
+		}
+		running.Wait()
+		wait.Until(t, "the records of a wave", func() bool { return len(kept.messages()) == (wave+1)*callers*each })
+	}
+	r.stop()
+	keys, orders := map[string]bool{}, map[uint64]bool{}
+	for _, record := range kept.records(t) {
+		keys[record.Takes[0].Key], orders[record.Order] = true, true
+	}
+	if len(keys) != waves*callers*each || len(orders) != len(keys) {
+		t.Errorf("%d keys and %d orders of %d attempts", len(keys), len(orders), waves*callers*each)
 	}
 }
 
