@@ -91,6 +91,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 
 	id := inodeOf(file.info)
 	certain, possible := f.known.candidates(start, id, f.path)
+	newerThan := int64(pace.NoTime)
 	for _, log := range certain {
 		f.known.saw(log)
 		switch taken, mine := f.resume(log, file, opened, start); {
@@ -99,6 +100,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		case mine:
 			return false
 		}
+		newerThan = max(newerThan, f.known.readOfPart(log, file))
 	}
 
 	// Only now may the file be a new log. A shorter copy of a known one still grows, so wait until it is quiet.
@@ -109,6 +111,11 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 
 	log := f.known.register(f.owner, id, start, text)
 	f.in.Logger().Info("a new log", "file", file.path, "log", log.source)
+	if newerThan != pace.NoTime {
+		f.known.onlyAfter(log, newerThan)
+		f.in.Logger().Warn("a file begins with the same 1,024 bytes as a log that was read, and is shorter: only requests that are newer than the last one of that log count",
+			"file", file.path, "newer than", time.UnixMilli(log.after).UTC())
+	}
 	if f.passOver(log, file, opened); log.done {
 		f.known.release(log)
 		return false
@@ -143,8 +150,10 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 			if f.known.isFileOf(log, file) { // rotation has renamed it, or made a link to it
 				return false, true
 			}
-			f.doubt(file.path, "a file begins with the same 1,024 bytes as another file; it is taken for a copy and not read; if it is another log, it is read once it differs from that file",
-				"other", owner.path)
+			if f.doubt(file.path) >= finalAfter {
+				f.notRead(file.path, "a file begins with the same 1,024 bytes as another file; it is taken for a copy and not read; if it is another log, it is read once it differs from that file",
+					"other", owner.path)
+			}
 		}
 
 		return false, true
@@ -223,8 +232,13 @@ func (f *family) isPart(log *knownLog, file found, fault error) bool {
 		return false
 	}
 
+	// A client can make a long beginning, and so two logs that begin alike. The live file may be the second.
+	if file.suffix == "" && f.doubt(file.path) >= finalAfter {
+		return false
+	}
+
 	f.undecided = true
-	if f.in.Now().Sub(file.info.ModTime()) > finalAfter {
+	if file.suffix != "" && f.in.Now().Sub(file.info.ModTime()) > finalAfter {
 		f.notRead(file.path, "a file begins with the same 1,024 bytes as a log that was read, and is shorter: it is taken for a part of that log and not read; if it is another log, it is read once it is longer",
 			"bytes", file.info.Size(), "read", log.position)
 	}

@@ -210,15 +210,13 @@ func (f *family) notRead(path, why string, args ...any) {
 	}
 }
 
-// doubt warns of a file that seems to be a copy, once it has seemed so for finalAfter: while a log is copied and
-// truncated, it seems so for a moment.
-func (f *family) doubt(path, why string, args ...any) {
+// doubt notes that a file seems to be a copy, and returns for how long each scan has taken it for one. While a log is
+// copied and truncated, it seems so for a moment.
+func (f *family) doubt(path string) time.Duration {
 	since, doubted := f.doubtedBefore[path]
 	if !doubted {
 		since = f.in.Now()
 	}
 	f.doubted[path] = since
-	if f.in.Now().Sub(since) >= finalAfter {
-		f.notRead(path, why, args...)
-	}
+	return f.in.Now().Sub(since)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"weir/internal/logfile"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
@@ -273,10 +274,32 @@ func (k *Logs) goOn(log, next *knownLog) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	log.owner, log.over = nil, true
-	next.reached = log.reached
-	next.after = max(log.reached, 0)
 	k.save(log)
-	k.save(next)
+	k.onlyNewer(next, log.reached)
+}
+
+// onlyAfter lets a new log begin with the requests that are newer than a time.
+func (k *Logs) onlyAfter(log *knownLog, reached int64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.onlyNewer(log, reached)
+}
+
+func (k *Logs) onlyNewer(log *knownLog, reached int64) {
+	log.reached = reached
+	log.after = max(reached, 0)
+	k.save(log)
+}
+
+// readOfPart returns the time up to which a log was read that a shorter live file may be the beginning of, and
+// pace.NoTime for any other file.
+func (k *Logs) readOfPart(log *knownLog, file found) int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if log.owner != nil || file.suffix != "" || file.compressed != logfile.Plain || file.info.Size() >= log.position {
+		return pace.NoTime
+	}
+	return log.reached
 }
 
 // save makes the journal keep a state of a log that is part of no cut.
