@@ -17,6 +17,7 @@ import (
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/live"
 	"weir/internal/duration"
+	"weir/internal/sleep"
 	"weir/internal/topic"
 )
 
@@ -148,7 +149,7 @@ type catPart struct {
 
 // open finds the first offset and the end of each partition.
 func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
-	spans, err := r.client.Offsets(ctx, r.topic)
+	spans, err := r.spans(ctx)
 	if errors.Is(err, topic.ErrNoTopic) {
 		return fmt.Errorf("there is no topic %s: nothing has written to it yet, or kafka.prefix is another one", r.topic)
 	}
@@ -174,6 +175,19 @@ func (r *catRun) open(ctx context.Context, from catFrom, only int) error {
 	}
 
 	return nil
+}
+
+// leaderPatience is how long cat waits for the leaders of partitions, which move and are new with a new topic.
+const leaderPatience = 5 * time.Second
+
+func (r *catRun) spans(ctx context.Context) (spans []topic.Span, err error) {
+	for began := time.Now(); ; {
+		spans, err = r.client.Offsets(ctx, r.topic)
+		if !errors.Is(err, topic.ErrNoLeader) || time.Since(began) > leaderPatience || ctx.Err() != nil {
+			return spans, err
+		}
+		sleep.For(ctx, 250*time.Millisecond)
+	}
 }
 
 func (r *catRun) begin(ctx context.Context, from catFrom, partition int, span topic.Span) (int64, error) {

@@ -36,3 +36,32 @@ func TestCatMissed(t *testing.T) {
 		}
 	}
 }
+
+// leaderless is a log whose partitions get a leader after some questions.
+type leaderless struct {
+	topic.Log
+	questions int
+}
+
+func (l *leaderless) Offsets(ctx context.Context, name string) ([]topic.Span, error) {
+	if l.questions--; l.questions >= 0 {
+		return nil, topic.Errorf(topic.ErrNoLeader, "no leader yet")
+	}
+	return l.Log.Offsets(ctx, name)
+}
+
+// A topic whose leaders are just elected is read a moment later.
+func TestCatWaitsForLeaders(t *testing.T) {
+	b, err := running.StartTopics(t.TempDir(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if err := running.FillSamples(b.Log); err != nil {
+		t.Fatal(err)
+	}
+	r := &catRun{client: &leaderless{b.Log, 3}, topic: "weir.hits", newShow: func(int) func(*topic.Record) { return nil }}
+	if err := r.open(t.Context(), catFrom{offset: atEarliest}, -1); err != nil || len(r.parts) == 0 {
+		t.Error(len(r.parts), err)
+	}
+}
