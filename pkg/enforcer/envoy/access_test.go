@@ -190,37 +190,28 @@ func TestHealthAndReflection(t *testing.T) {
 	}
 }
 
-// Calls whose message does not come take no more than all places, and others wait for one.
-func TestSilentCallsAreBounded(t *testing.T) {
+// Calls whose message does not come make room for others.
+func TestSilentCallsMakeRoom(t *testing.T) {
 	s := start(t, nil)
 	desc := &grpc.StreamDesc{StreamName: "Check", ClientStreams: true}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
 	var conns []*grpc.ClientConn
-	for n := range maxCalls {
+	var streams []grpc.ClientStream
+	for n := range maxCalls + maxStreams {
 		if n%maxStreams == 0 {
 			conns = append(conns, s.dial(insecure.NewCredentials()))
 		}
-		if _, err := conns[len(conns)-1].NewStream(ctx, desc, auth.Authorization_Check_FullMethodName); err != nil {
+		stream, err := conns[len(conns)-1].NewStream(t.Context(), desc, auth.Authorization_Check_FullMethodName)
+		if err != nil {
 			t.Fatal(err)
 		}
+		streams = append(streams, stream)
 	}
-	wait.Until(t, "all have begun", func() bool { return s.running() == maxCalls })
-	answered := make(chan error, 1)
-	go func() {
-		_, err := auth.NewAuthorizationClient(s.conn).Check(t.Context(), checkOf("203.0.113.7", "/"))
-		answered <- err
-	}()
-	wait.Until(t, "one waits", func() bool { return s.running() == maxCalls+1 })
-	select {
-	case err := <-answered:
-		t.Errorf("it does not wait: %v", err)
-	default:
-	}
-	cancel()
-	wait.Until(t, "they end", func() bool { return s.running() == 0 })
-	if err := <-answered; err != nil {
+	wait.Until(t, "the last ones have begun", func() bool { return s.running() == maxUnread })
+	if _, err := auth.NewAuthorizationClient(s.conn).Check(t.Context(), checkOf("203.0.113.7", "/")); err != nil {
 		t.Error(err)
+	}
+	if err := streams[0].RecvMsg(&auth.CheckResponse{}); status.Code(err) != codes.Canceled {
+		t.Errorf("the oldest one ends with %v", err)
 	}
 }
 
@@ -247,46 +238,87 @@ func TestASilentCallEnds(t *testing.T) {
 
 // Calls of one address without a key leave places to others.
 func TestCallsOfOneAddress(t *testing.T) {
-	c, ctx, conn := newCalls(), t.Context(), func(from string) *connection {
-		client, server := net.Pipe()
-		t.Cleanup(func() { client.Close(); server.Close() })
-		return &connection{conn: server, from: addressOf(from)}
+	c, conn, stream := newCalls(), func(from string) *connection { return &connection{from: addressOf(from)} }, uint32(0)
+	enter := func(on *connection, watch bool) bool {
+		stream++
+		return c.enter(&call{on: on, stream: stream, watch: watch})
 	}
 	one, known, loopback := conn("203.0.113.7"), conn("203.0.113.7"), conn("")
 	for n := range maxCallsOf {
-		if !c.begin(ctx, one, false) {
+		if !enter(one, false) {
 			t.Fatal(n)
 		}
 	}
 	c.knows(known)
-	if c.begin(ctx, one, false) || !c.begin(ctx, known, false) || !c.begin(ctx, conn("203.0.113.8"), false) || !c.begin(ctx, loopback, false) {
+	if enter(one, false) || !enter(known, false) || !enter(conn("203.0.113.8"), false) || !enter(loopback, false) {
 		t.Error("the bound of one address is not its own")
 	}
-	c.end(one, false)
-	c.end(one, false)
-	if !c.begin(ctx, one, false) || c.begin(ctx, one, false) {
-		t.Error("a place was not given back")
+	for _, of := range []uint32{1, 2, 2} { // the known one counts too
+		c.gone(one, of)
+	}
+	if !enter(one, false) || enter(one, false) {
+		t.Error("a place was not given back, or twice")
 	}
 	for n := range maxWatches {
-		if !c.begin(ctx, loopback, true) {
+		if !enter(loopback, true) {
 			t.Fatal(n)
 		}
 	}
-	if c.begin(ctx, loopback, true) || !c.begin(ctx, loopback, false) {
+	if enter(loopback, true) || !enter(loopback, false) {
 		t.Error("the streams that stay open have no bound of their own")
 	}
 
-	ended, end := context.WithCancel(ctx)
-	end()
-	for len(c.places) < maxCalls {
-		c.begin(ctx, loopback, false)
+	heavy := func() *call {
+		stream++
+		return &call{on: loopback, stream: stream, weight: maxHeaders/2 + 1}
 	}
-	if before := c.all; c.begin(ended, loopback, false) || c.all != before {
+	if first := heavy(); !c.enter(first) || c.enter(heavy()) || !enter(loopback, false) {
+		t.Error("large headers have no bound of their own")
+	} else if c.gone(loopback, first.stream); !c.enter(heavy()) {
+		t.Error("the room of a large header was not given back")
+	}
+	for c.all < maxCalls+maxWaiting {
+		if !enter(loopback, false) {
+			t.Fatal(c.all)
+		}
+	}
+	if enter(loopback, false) {
+		t.Error("any number of calls may wait")
+	}
+	for stream := range stream {
+		for _, on := range []*connection{one, known, loopback} {
+			c.gone(on, stream+1)
+		}
+	}
+	if c.all > 1 || c.headers != 0 || c.watches != 0 || len(c.of) > 1 { // that of the connection without a name
+		t.Errorf("calls are left: %d, %d watches, %d bytes of headers, %v", c.all, c.watches, c.headers, c.of)
+	}
+}
+
+// A call waits for a place as long as it has time.
+func TestCallsWait(t *testing.T) {
+	c := newCalls()
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	on := &connection{conn: server}
+	for range maxCalls {
+		of := &call{on: on}
+		if !c.begin(t.Context(), of) {
+			t.Fatal("there is no place")
+		}
+		c.read(of)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if c.begin(ended, &call{on: on}) || on.running != maxCalls {
 		t.Error("a call whose time is over waits on")
 	}
-	c.all = maxCalls + maxWaiting
-	if c.begin(ctx, loopback, false) {
-		t.Error("any number of calls may wait")
+	began := make(chan bool, 1)
+	go func() { began <- c.begin(t.Context(), &call{on: on}) }()
+	c.end(&call{on: on}, time.Now())
+	if !<-began {
+		t.Error("a call does not get the place of another")
 	}
 }
 

@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -27,74 +28,107 @@ type calls struct {
 	places chan struct{} // of those that run
 
 	mu      sync.Mutex
-	all     int
+	all     int // from the header of a call until its stream has ended
 	watches int
 	of      map[netip.Addr]int
+	headers int       // weight of large headers
+	unread  list.List // calls that have begun and wait for their message, the oldest first
+	unsent  list.List // calls that have ended here, and whose answers their clients have not taken yet
 }
 
 func newCalls() *calls {
 	return &calls{places: make(chan struct{}, maxCalls), of: map[netip.Addr]int{}}
 }
 
-// begin takes a place for a call. If there is none, it waits until the context is done, unless too many calls wait. The
-// result is then false.
-func (c *calls) begin(ctx context.Context, on *connection, watch bool) bool {
-	if !c.enter(on, watch) {
-		return false
-	}
-	select {
-	case c.places <- struct{}{}:
-		return true
-	default:
-	}
-	select {
-	case c.places <- struct{}{}:
-		return true
-	case <-ctx.Done():
-		c.leave(on, watch)
-		return false
-	}
-}
-
-func (c *calls) end(on *connection, watch bool) {
-	<-c.places
-	c.leave(on, watch)
-}
-
-func (c *calls) enter(on *connection, watch bool) bool {
+// enter takes in a call whose header has arrived, and returns whether there is room for it.
+func (c *calls) enter(of *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	on := of.on
 	switch {
-	case c.all >= maxCalls+maxWaiting, watch && c.watches >= maxWatches, on.from.IsValid() && !on.known && c.of[on.from] >= maxCallsOf:
+	case c.all >= maxCalls+maxWaiting, of.watch && c.watches >= maxWatches:
+		return false
+	case on.from.IsValid() && !on.known && c.of[on.from] >= maxCallsOf:
+		return false
+	case of.weight > 0 && c.headers+of.weight > maxHeaders, !on.begin(of):
 		return false
 	}
 	c.all++
-	if watch {
+	c.headers += of.weight
+	if of.watch {
 		c.watches++
 	}
 	if on.from.IsValid() {
 		c.of[on.from]++
 	}
-	if on.running++; on.running == 1 {
-		limited.Busy(on.conn)
+	return true
+}
+
+// begin takes a place for a call. If there is none, it waits until the context is done. The result is then false.
+func (c *calls) begin(ctx context.Context, of *call) bool {
+	c.runs(of, 1)
+	select {
+	case c.places <- struct{}{}:
+	default:
+		select {
+		case c.places <- struct{}{}:
+		case <-ctx.Done():
+			c.runs(of, -1)
+			return false
+		}
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !of.watch {
+		c.reads(of)
 	}
 	return true
 }
 
-func (c *calls) leave(on *connection, watch bool) {
+// end gives the place of a call back. It returns a connection that has to be closed, if too many answers are not taken.
+func (c *calls) end(of *call, now time.Time) *connection {
+	<-c.places
+	c.runs(of, -1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.answered(of, now)
+}
+
+// runs notes how many calls of a connection run or wait. One without any may make room for another connection.
+func (c *calls) runs(of *call, more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	on := of.on
+	switch on.running += more; {
+	case on.running == 0:
+		limited.Idle(on.conn)
+	case on.running == 1 && more > 0:
+		limited.Busy(on.conn)
+	}
+}
+
+// gone notes that a stream has ended on its connection.
+func (c *calls) gone(on *connection, stream uint32) {
+	of := on.end(stream)
+	if of == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of.gone = true
+	if of.in == &c.unsent {
+		of.become(nil)
+	}
 	c.all--
-	if watch {
+	c.headers -= of.weight
+	if of.watch {
 		c.watches--
 	}
 	if on.from.IsValid() {
 		if c.of[on.from]--; c.of[on.from] == 0 {
 			delete(c.of, on.from)
 		}
-	}
-	if on.running--; on.running == 0 {
-		limited.Idle(on.conn)
 	}
 }
 
@@ -108,14 +142,43 @@ func (c *calls) knows(on *connection) {
 	}
 }
 
-// limitTime bounds the time of a call, beginning before its message is there. The end of the call ends the context.
-func (s *Server) limitTime(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if s.streams[info.FullMethodName] {
-		return ctx, nil
+// A callKey is the key of a call in its context.
+type callKey struct{}
+
+// arrives takes in a call whose header has arrived, and bounds its time, beginning before its message is there. The end
+// of the stream ends the context. A call that finds no room is answered at once, and has no goroutine.
+func (s *Server) arrives(ctx context.Context, info *tap.Info) (context.Context, error) {
+	on, ok := connectionOf(ctx)
+	method := s.methods[info.FullMethodName]
+	c := &call{on: on, watch: method.watch, weight: weightOf(info.Header)}
+	if ok {
+		c.stream = on.opening
 	}
-	bounded, cancel := context.WithTimeout(ctx, callPatience)
-	_ = cancel // the context above is done when the call ends
-	return bounded, nil
+	if !ok || !s.calls.enter(c) {
+		s.faults.Note("calls", errTooMany)
+		if method.counts != nil {
+			method.counts.note(codes.Unavailable, 0)
+		}
+		return nil, errTooMany
+	}
+	if !c.watch {
+		ctx, c.cancel = context.WithTimeout(ctx, callPatience)
+	}
+	return context.WithValue(ctx, callKey{}, c), nil
+}
+
+// weightOf returns about what a large header takes in memory, and 0 of a small one.
+func weightOf(header metadata.MD) (weight int) {
+	for name, values := range header {
+		weight += len(name)
+		for _, value := range values {
+			weight += len(value) + fieldWeight
+		}
+	}
+	if weight <= freeHeader {
+		return 0
+	}
+	return weight
 }
 
 var (
@@ -124,8 +187,7 @@ var (
 )
 
 // guard bounds a call, asks for its key, and counts it.
-func (s *Server) guard(door string, role keys.Role, watch bool, handle grpc.StreamHandler) grpc.StreamHandler {
-	counts := s.metrics.door(door)
+func (s *Server) guard(door string, role keys.Role, counts *doorCounts, handle grpc.StreamHandler) grpc.StreamHandler {
 	return func(impl any, stream grpc.ServerStream) (err error) {
 		began := time.Now()
 		defer func() {
@@ -136,22 +198,32 @@ func (s *Server) guard(door string, role keys.Role, watch bool, handle grpc.Stre
 			counts.note(status.Code(err), time.Since(began))
 		}()
 
-		on, ok := connectionOf(stream.Context())
-		if !ok || !s.calls.begin(stream.Context(), on, watch) {
+		c, ok := stream.Context().Value(callKey{}).(*call)
+		if !ok || !s.calls.begin(stream.Context(), c) {
 			s.faults.Note("calls", errTooMany)
 			return errTooMany
 		}
-		defer s.calls.end(on, watch)
-		if err := s.admit(stream.Context(), on, role); err != nil {
+		defer func() {
+			if slow := s.calls.end(c, time.Now()); slow != nil {
+				s.closeUnsent(slow)
+			}
+		}()
+		if err := s.admit(stream.Context(), c.on, role); err != nil {
 			return err
 		}
-		if watch {
-			ctx, cancel := context.WithCancel(stream.Context())
+		ctx := stream.Context()
+		if c.watch {
+			bounded, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(s.ending, cancel)()
-			stream = watching{stream, ctx}
+			ctx = bounded
 		}
-		return named(handle(impl, stream))
+		err = handle(impl, guarded{stream, ctx, s, c})
+		if err != nil && s.calls.isLate(c) {
+			s.faults.Note("calls", errUnread)
+			return errTooMany
+		}
+		return named(err)
 	}
 }
 
@@ -200,11 +272,20 @@ func connectionOf(ctx context.Context) (*connection, bool) {
 	return on, ok
 }
 
-// watching is a stream that stays open, and ends with the server.
-type watching struct {
+// guarded is the stream of a call. One that stays open ends with the server.
+type guarded struct {
 	grpc.ServerStream
-	ctx context.Context
+	ctx    context.Context
+	server *Server
+	call   *call
 }
 
-// Context is done when the server ends, too.
-func (w watching) Context() context.Context { return w.ctx }
+// Context is done when the server ends, too, if the stream stays open.
+func (g guarded) Context() context.Context { return g.ctx }
+
+// RecvMsg reads a message.
+func (g guarded) RecvMsg(into any) error {
+	err := g.ServerStream.RecvMsg(into)
+	g.server.calls.read(g.call)
+	return err
+}

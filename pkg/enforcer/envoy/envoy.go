@@ -5,10 +5,14 @@
 // two goroutines, and each call has one.
 //
 // Bounds: connections, in total and for one address without a key, as package limited has them; calls of one connection,
-// of one address and in total; streams that stay open; the bytes of headers and of messages. A call has to arrive, and to
-// be answered, within callPatience. Calls wait for a place, since Envoy lets a request pass whose call fails. If too many
-// wait, or one address has too many, a call is answered Unavailable at once. Its message is not read then. What panics is
-// answered Unavailable too.
+// of one address and in total; streams that stay open; large headers together; the bytes and the frames of a message; and
+// what a client may send of a call before it is read. A call has to arrive, and to be answered, within callPatience. Calls
+// wait for a place, since Envoy lets a request pass whose call fails. If too many wait, or one address has too many, a
+// call is answered Unavailable when its header has arrived. What panics is answered Unavailable too.
+//
+// A client may leave its messages unfinished, and its answers untaken. So at most maxUnread calls wait for their message;
+// when there are more, the oldest one ends. At most maxUnsent answers wait for their client, each no longer than
+// limited.WritePatience; when there are more, the connection of the oldest one is closed.
 package envoy
 
 import (
@@ -20,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	auth "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
@@ -48,10 +53,20 @@ const (
 	maxWaiting     = 16_384
 	maxCallsOf     = 2_048 // of one address without a key, those that wait included
 	maxWatches     = 256   // of them that stay open
+	maxUnread      = 512   // calls whose message has not arrived completely; others take their places
+	maxUnsent      = 2_048 // answers that clients have not taken
+	maxFrames      = 1_024 // of the messages of a call
 	headerBytes    = 16 << 10
+	freeHeader     = 4 << 10  // the weight of a small header
+	maxHeaders     = 64 << 20 // the weight of all large headers of open calls
+	fieldWeight    = 128      // what a field takes in memory besides its bytes
 	// messageBytes is more than twice the 60 KiB that Envoy accepts from a client: it sends the path of a request twice.
 	// When a call fails because it is too long, Envoy lets the client through.
-	messageBytes      = 256 << 10
+	messageBytes = 256 << 10
+	// streamWindow is what a client may send of a call before the call is read. It is fixed: the library's own grows up to
+	// 16 MiB, for all calls of a connection. What a connection may send bounds its speed only, and takes no memory.
+	streamWindow      = 64 << 10
+	connectionWindow  = 1 << 20
 	callPatience      = 10 * time.Second
 	handshakePatience = limited.HeaderPatience
 	idlePatience      = 150 * time.Second
@@ -80,6 +95,12 @@ type Decider interface {
 	Limit(w http.ResponseWriter, parts []enforcer.Part, answers []enforcer.PartAnswer) error
 }
 
+// A method is what is known of one before its calls begin.
+type method struct {
+	watch  bool // its calls stay open
+	counts *doorCounts
+}
+
 // A Server answers calls.
 type Server struct {
 	config  Config
@@ -88,8 +109,8 @@ type Server struct {
 	calls   *calls
 	metrics *metrics
 	faults  *telemetry.Faults
-	streams map[string]bool // the methods that stay open
-	address string          // valid once serving is closed
+	methods map[string]method
+	address string // valid once serving is closed
 	serving chan struct{}
 	ending  context.Context // done when the server ends; streams that stay open have it
 	end     context.CancelFunc
@@ -101,10 +122,11 @@ func Open(c Config) (*Server, error) {
 		return nil, fmt.Errorf("listening on %s: other machines can reach it without authentication; give keys or client certificates, or listen on 127.0.0.1", c.Listen)
 	}
 	s := &Server{config: c, calls: newCalls(), health: health.NewServer(), metrics: newMetrics(c.Metrics), faults: telemetry.NewFaults(c.Logger),
-		streams: map[string]bool{}, serving: make(chan struct{})}
+		methods: map[string]method{}, serving: make(chan struct{})}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.grpc = grpc.NewServer(
-		grpc.Creds(newHandshake(c.TLS)), grpc.ForceServerCodecV2(newCodec()), grpc.ConnectionTimeout(handshakePatience), grpc.InTapHandle(s.limitTime), grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
+		grpc.Creds(newHandshake(c.TLS, s.calls)), grpc.ForceServerCodecV2(newCodec()), grpc.ConnectionTimeout(handshakePatience), grpc.InTapHandle(s.arrives), grpc.WaitForHandlers(true), grpc.NumStreamWorkers(streamWorkers),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(connectionWindow), grpc.ReadBufferSize(0), // framed has a buffer
 		grpc.MaxRecvMsgSize(messageBytes), grpc.MaxHeaderListSize(headerBytes), grpc.MaxConcurrentStreams(maxStreams),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idlePatience, Time: pingAfter, Timeout: pingPatience}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsApart, PermitWithoutStream: true}),
@@ -150,6 +172,11 @@ func (s *Server) Run(ctx context.Context) error {
 	s.config.Logger.Info("serves gRPC", "address", s.address)
 	ended := make(chan error, 1)
 	go func() { ended <- s.grpc.Serve(bounded) }()
+	var closing sync.WaitGroup
+	defer closing.Wait()
+	whileServing, done := context.WithCancel(context.Background())
+	defer done()
+	closing.Go(func() { s.closeSlow(whileServing) })
 
 	select {
 	case err = <-ended:
@@ -181,15 +208,16 @@ func (s *Server) Address() string {
 // register registers a service. Its methods all become streams for the library, because only those are asked before their
 // message is read; on the connection there is no difference.
 func (s *Server) register(d *grpc.ServiceDesc, impl any, door string, role keys.Role) {
-	guarded := *d
+	counts, guarded := s.metrics.door(door), *d
 	guarded.Methods, guarded.Streams = nil, slices.Clone(d.Streams)
 	for i := range guarded.Streams {
 		one := &guarded.Streams[i]
-		s.streams["/"+d.ServiceName+"/"+one.StreamName] = true
-		one.Handler = s.guard(door, role, true, one.Handler)
+		s.methods["/"+d.ServiceName+"/"+one.StreamName] = method{watch: true, counts: counts}
+		one.Handler = s.guard(door, role, counts, one.Handler)
 	}
-	for _, method := range d.Methods {
-		guarded.Streams = append(guarded.Streams, grpc.StreamDesc{StreamName: method.MethodName, Handler: s.guard(door, role, false, unary(method))})
+	for _, one := range d.Methods {
+		s.methods["/"+d.ServiceName+"/"+one.MethodName] = method{counts: counts}
+		guarded.Streams = append(guarded.Streams, grpc.StreamDesc{StreamName: one.MethodName, Handler: s.guard(door, role, counts, unary(one))})
 	}
 	s.grpc.RegisterService(&guarded, impl)
 }

@@ -17,12 +17,14 @@ import (
 // A connection is what calls know of theirs. The lock of calls guards known and running.
 type connection struct {
 	credentials.CommonAuthInfo
+	streams
 	conn    net.Conn
 	from    netip.Addr // the unit of the bounds per address
 	peer    string     // the address and the port
 	tls     *tls.ConnectionState
 	known   bool
 	running int
+	opening uint32 // the stream whose header was read last; only the goroutine that reads uses it
 }
 
 // AuthType is for the library.
@@ -31,13 +33,14 @@ func (c *connection) AuthType() string { return "weir" }
 // A handshake begins connections, encrypted or not.
 type handshake struct {
 	credentials.TransportCredentials
+	calls *calls
 }
 
-func newHandshake(c *tls.Config) handshake {
+func newHandshake(c *tls.Config, all *calls) handshake {
 	if c == nil {
-		return handshake{insecure.NewCredentials()}
+		return handshake{insecure.NewCredentials(), all}
 	}
-	return handshake{credentials.NewTLS(withHTTP2(c))}
+	return handshake{credentials.NewTLS(withHTTP2(c)), all}
 }
 
 // ServerHandshake encrypts a connection, and notes it for its calls.
@@ -52,12 +55,12 @@ func (h handshake) ServerHandshake(accepted net.Conn) (net.Conn, credentials.Aut
 	if encrypted, ok := info.(credentials.TLSInfo); ok {
 		c.tls, c.CommonAuthInfo = &encrypted.State, encrypted.CommonAuthInfo
 	}
-	return conn, c, nil
+	return newFramed(conn, c, h.calls), c, nil
 }
 
 // Clone is for the library.
 func (h handshake) Clone() credentials.TransportCredentials {
-	return handshake{h.TransportCredentials.Clone()}
+	return handshake{h.TransportCredentials.Clone(), h.calls}
 }
 
 // ClientHandshake is never called.
