@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
 	"go.yaml.in/yaml/v4"
 
 	"weir/internal/keys"
@@ -23,8 +24,14 @@ func weir(t *testing.T) string {
 	return path
 }
 
-func TestComposeFile(t *testing.T) {
-	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "compose", "compose.yaml")})
+// project reads files of the folder compose, as docker does.
+func project(t *testing.T, files ...string) *types.Project {
+	t.Helper()
+	var paths []string
+	for _, file := range files {
+		paths = append(paths, filepath.Join(root, "compose", file))
+	}
+	options, err := cli.NewProjectOptions(paths)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +49,11 @@ func TestComposeFile(t *testing.T) {
 			}
 		}
 	}
+	return project
+}
+
+func TestComposeFile(t *testing.T) {
+	project(t, "compose.yaml")
 	run(t, weir(t), "check", filepath.Join(root, "compose", "weir", "weir.yaml"))
 	file, err := keys.Open(filepath.Join(root, "compose", "weir", "keys.yaml"))
 	if err != nil {
@@ -52,11 +64,39 @@ func TestComposeFile(t *testing.T) {
 	}
 }
 
+// With a second file the enforcer counts inline rules in a store that comes with it.
+func TestComposeFilesOfStores(t *testing.T) {
+	tool, file := weir(t), filepath.Join(root, "compose", "weir", "weir.yaml")
+	for name, store := range map[string]string{"redis": "redis", "postgres": "postgres", "mysql": "mariadb"} {
+		services := project(t, "compose.yaml", "inline-"+name+".yaml").Services
+		enforcer := services["enforcer"]
+		if needs := enforcer.DependsOn[store]; needs.Condition != types.ServiceConditionHealthy || enforcer.DependsOn["kafka"].Condition == "" {
+			t.Errorf("%s: %+v", name, enforcer.DependsOn)
+		}
+		if services[store].Image == "" || services[store].HealthCheck == nil {
+			t.Errorf("%s: there is no service %s with a check", name, store)
+		}
+		check := exec.Command(tool, "check", file)
+		check.Env = os.Environ()
+		place := ""
+		for key, value := range enforcer.Environment {
+			check.Env = append(check.Env, key+"="+*value)
+			if strings.Contains(*value, store+":") {
+				place = key
+			}
+		}
+		if said, err := check.CombinedOutput(); err != nil || place != "WEIR_INLINE_STORE_"+strings.ToUpper(name) {
+			t.Errorf("%s: %s, %v\n%s", name, place, err, said)
+		}
+	}
+}
+
 // The chart lints, and its templates make valid Kubernetes YAML with a valid weir.yaml.
 func TestChart(t *testing.T) {
 	helm, tool := program(t, "helm", "go install helm.sh/helm/v3/cmd/helm@v3.19.0"), weir(t)
 	chart := filepath.Join(root, "helm", "weir")
-	for _, values := range []string{"collector.kind=StatefulSet", "collector.kind=DaemonSet", "serviceMonitor.enabled=true", "existingConfigMap=mine", "collector.enabled=false", "networkPolicy.enabled=false"} {
+	for _, values := range []string{"collector.kind=StatefulSet", "collector.kind=DaemonSet", "serviceMonitor.enabled=true", "existingConfigMap=mine", "collector.enabled=false", "networkPolicy.enabled=false",
+		"enforcer.grpc.enabled=true", "inline.store.redis=redis://redis:6379/1,inline.budget=50ms", "inline.store.postgres=postgres://db:5432/limits,inline.store.user=weir"} {
 		t.Run(values, func(t *testing.T) {
 			run(t, helm, "lint", "--strict", "--set", values, chart)
 			kinds := map[string]int{}
@@ -109,6 +149,8 @@ func TestValuesOfTheChart(t *testing.T) {
 		"name the brokers of your Kafka":   {"config.kafka.brokers=embedded"},
 		"they need a Secret with keys":     {"existingSecret="},
 		"probes have no client":            {"config.enforcer.tls.cert=c", "config.enforcer.tls.key=k", "config.enforcer.tls.clients=r"},
+		"set enforcer.grpc.enabled":        {"config.enforcer.grpc=0.0.0.0:7422"},
+		"write it under inline":            {"config.inline.budget=50ms", "inline.budget=20ms"},
 		"write a ServiceMonitor with your": {"config.aggregator.tls.cert=c", "config.aggregator.tls.key=k", "serviceMonitor.enabled=true"},
 	} {
 		if out, err := template(set...); err == nil || !strings.Contains(out, remedy) {
@@ -125,6 +167,14 @@ func TestValuesOfTheChart(t *testing.T) {
 		{"mode=any", map[string]int{"scheme: HTTPS": 0, "scheme: HTTP}": 6, "port: 7431, targetPort": 1, "kind: Service\n": 3}},
 		{"config.enforcer.tls.cert=c,config.enforcer.tls.key=k", map[string]int{"scheme: HTTPS": 2, "scheme: HTTP}": 4}},
 		{"enforcer.service.type=LoadBalancer", map[string]int{"port: 7431, targetPort": 1, "name: weir-enforcer-admin": 1, "kind: Service\n": 4}},
+		{"mode=any", map[string]int{"7422": 0, "grpc": 0, "inline:": 0}},
+		{"enforcer.grpc.enabled=true", map[string]int{"{name: grpc, containerPort: 7422}": 1, "grpc: 0.0.0.0:7422": 1, "port: 7422, targetPort: grpc, appProtocol: kubernetes.io/h2c}": 1,
+			"{protocol: TCP, port: 7422}": 1, "port: admin, scheme": 6}},
+		{"enforcer.grpc.enabled=true,enforcer.grpc.port=9000,enforcer.service.type=LoadBalancer", map[string]int{"port: 9000, targetPort: grpc": 1, "containerPort: 7422": 1}},
+		{"enforcer.grpc.enabled=true,config.enforcer.tls.cert=c,config.enforcer.tls.key=k", map[string]int{"targetPort: grpc}": 1, "h2c": 0}},
+		{"enforcer.grpc.enabled=true,networkPolicy.enabled=false,existingConfigMap=mine", map[string]int{"containerPort: 7422": 1, "{protocol: TCP, port: 7422}": 0}},
+		{"inline.store.mysql=tcp(db:3306)/limits,inline.enforcers=2", map[string]int{"mysql: tcp(db:3306)/limits": 1, "enforcers: 2": 1, "inline:": 1}},
+		{"config.inline.budget=50ms", map[string]int{"budget: 50ms": 1, "inline:": 1}},
 		{"config.store=disk,aggregator.replicas=1", map[string]int{"type: Recreate": 1}},
 		{"collector.kind=DaemonSet,collector.hostLogs=/var/log/pods/", map[string]int{"mountPath: /var/log/pods": 1}},
 		{"collector.kind=DaemonSet", map[string]int{"mountPath: /var/log/pods": 1, "mountPath: /var/log/containers": 1}},

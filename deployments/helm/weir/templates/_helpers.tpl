@@ -34,7 +34,13 @@ app.kubernetes.io/component: {{ .part }}
 {{- $collector := merge (dict "listen" "0.0.0.0:7401" "keys" $keys) (default dict .Values.config.collector) -}}
 {{- $aggregator := merge (dict "listen" "0.0.0.0:7411" "keys" $keys "hot_keys" (int .Values.aggregator.hotKeys)) (default dict .Values.config.aggregator) -}}
 {{- $enforcer := merge (dict "listen" "0.0.0.0:7421" "admin" "0.0.0.0:7431" "keys" $keys "without_list" .Values.enforcer.withoutList) (default dict .Values.config.enforcer) -}}
+{{- if .Values.enforcer.grpc.enabled -}}
+{{- $_ := set $enforcer "grpc" "0.0.0.0:7422" -}}
+{{- end -}}
 {{- $own := dict "data" "/var/lib/weir" "rules" "rules.yaml" "collector" $collector "aggregator" $aggregator "enforcer" $enforcer -}}
+{{- with .Values.inline -}}
+{{- $_ := set $own "inline" . -}}
+{{- end -}}
 {{- merge $own (deepCopy .Values.config) | toYaml -}}
 {{- end -}}
 
@@ -55,6 +61,12 @@ app.kubernetes.io/component: {{ .part }}
 {{- end -}}
 {{- if and (eq (toString .Values.config.store) "disk") (gt (int .Values.aggregator.replicas) 1) -}}
 {{- fail "config.store: with disk there can be one aggregator; set aggregator.replicas=1, or use Redis" -}}
+{{- end -}}
+{{- if dig "enforcer" "grpc" "" .Values.config -}}
+{{- fail "config.enforcer.grpc: the chart makes the address; set enforcer.grpc.enabled=true" -}}
+{{- end -}}
+{{- if and .Values.inline .Values.config.inline -}}
+{{- fail "config.inline: write it under inline, or leave inline empty" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
