@@ -3,10 +3,12 @@ package window
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/cespare/xxhash/v2"
 )
 
-// The bytes of a state, version 1, or 2 where late hits can still move its blocks; numbers are varints of
-// encoding/binary, "±" the signed ones:
+// The bytes of a state, version 1, or 2 where late hits can still move its blocks, or 3 where limits at once count some;
+// numbers are varints of encoding/binary, "±" the signed ones:
 //
 //	1 byte   version<<4 | algorithm
 //	1 byte   flags
@@ -21,6 +23,7 @@ import (
 //	           ±(newest's slot - newest cell's slot)
 //	           distances to the next older cell, less one, in Rice code: 1 byte of the parameter, then bits
 //	           the hits of each cell, oldest first, unless each has one
+//	[atonce] only in version 3: the log of what limits at once count, as those above; then the xxhash64 of all before
 //	[bucket] how many; for each of them unit, drain, level, ±(newest-levelAt), levelAt-filledSince
 //
 // Where no instant has milliseconds, newest and the cells of a millisecond are counted in seconds. The bytes of a later
@@ -28,6 +31,7 @@ import (
 const (
 	version          = 1
 	versionUnsettled = 2
+	versionAtOnce    = 3
 )
 
 const second = 1000
@@ -39,6 +43,7 @@ const (
 	flagBuckets
 	flagUnsettled
 	flagOwes // a bucket has more than it holds: attempts were settled to more than was admitted
+	flagAtOnce
 )
 
 var (
@@ -51,6 +56,9 @@ var (
 // Append appends the bytes of s, without what is too old to matter.
 func (p *Policy) Append(b []byte, s *State) []byte {
 	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes(), policy: p}
+	if p.leased != nil {
+		w.atOnce = *s.log(p.leased.log)
+	}
 
 	// The flags depend on it, and finding them sets the scale of all numbers that follow, so the order matters.
 	w.unsettled = p.unsettledOf(s)
@@ -65,10 +73,18 @@ func (p *Policy) Append(b []byte, s *State) []byte {
 	}
 
 	if flags&flagBuckets != 0 {
-		w.buckets(p.algorithm.(buckets), s.first)
-		return w.b
+		w.buckets(p.plain().(buckets), s.first)
+	} else {
+		w.logs(s, flags)
 	}
+	if flags&flagAtOnce != 0 {
+		w.log(&p.leased.own.shape, w.atOnce)
+		w.b = binary.LittleEndian.AppendUint64(w.b, xxhash.Sum64(w.b[len(b):]))
+	}
+	return w.b
+}
 
+func (w *writer) logs(s *State, flags byte) {
 	if flags&flagExact == 0 {
 		w.uint(int64(len(w.shapes)))
 	}
@@ -79,8 +95,6 @@ func (p *Policy) Append(b []byte, s *State) []byte {
 		}
 		w.log(&w.shapes[i], *s.log(i))
 	}
-
-	return w.b
 }
 
 type writer struct {
@@ -89,6 +103,7 @@ type writer struct {
 	scale  int64 // second where all instants are whole ones
 	shapes []shape
 	policy *Policy
+	atOnce log // of the limits at once; none of it may still matter
 
 	unsettled *unsettled // nil where nothing can move any more
 }
@@ -102,8 +117,11 @@ func (p *Policy) unsettledOf(s *State) *unsettled {
 }
 
 func (w *writer) version() byte {
-	if w.unsettled != nil {
+	switch {
+	case w.unsettled != nil:
 		return versionUnsettled
+	case w.countsAtOnce():
+		return versionAtOnce
 	}
 	return version
 }
@@ -138,8 +156,12 @@ func (w *writer) flags(s *State) (flags byte) {
 	if s.rare != nil && s.rare.until > 0 {
 		flags |= flagBlock
 	}
-	if len(w.shapes) == 0 {
-		if w.policy.owes(s) {
+	own := w.countsAtOnce()
+	if own {
+		flags |= flagAtOnce
+	}
+	if bs, isBuckets := w.policy.plain().(buckets); isBuckets {
+		if bs.owe(s) {
 			flags |= flagOwes
 		}
 		return flags | flagBuckets
@@ -152,6 +174,9 @@ func (w *writer) flags(s *State) (flags byte) {
 		seconds = seconds && w.inSeconds(&w.shapes[i], *s.log(i))
 	}
 
+	if own {
+		seconds = seconds && w.inSeconds(&w.policy.leased.own.shape, w.atOnce)
+	}
 	if w.unsettled != nil {
 		flags |= flagUnsettled
 		seconds = seconds && w.inSeconds(&w.shapes[0], w.unsettled.past)
@@ -244,9 +269,18 @@ func (w *writer) buckets(bs buckets, words log) {
 	}
 }
 
-// owes says whether a bucket has more than it holds.
-func (p *Policy) owes(s *State) bool {
-	for i, b := range p.algorithm.(buckets)[:len(s.first)/bucketWords] {
+// countsAtOnce says whether limits at once count anything that can still matter.
+func (w *writer) countsAtOnce() bool {
+	if len(w.atOnce) == 0 {
+		return false
+	}
+	own := &w.policy.leased.own.shape
+	return w.oldest(own, w.atOnce) < own.len(w.atOnce)
+}
+
+// owe says whether a bucket has more than it holds.
+func (a buckets) owe(s *State) bool {
+	for i, b := range a[:len(s.first)/bucketWords] {
 		if int64(s.first[bucketWords*i+level]) > b.holds {
 			return true
 		}

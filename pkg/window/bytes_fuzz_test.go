@@ -11,7 +11,7 @@ import (
 //   - what was taken is written and read back as it is;
 //   - and it can be hit.
 func FuzzRead(f *testing.F) {
-	policies := make([]*Policy, algorithms)
+	policies := make([]*Policy, algorithms, algorithms+1)
 	for i := range policies {
 		policies[i] = mustNew(f, Config{Algorithm: Algorithm(i), Limits: []Limit{{10, time.Minute}, {1000, time.Hour}, {1_000_000, time.Hour}},
 			Late: time.Minute, Remember: minRemember, Subwindows: 3, Block: Block{For: time.Minute, Extend: i%2 == 0}})
@@ -23,8 +23,15 @@ func FuzzRead(f *testing.F) {
 		policies[i].Unblock(&s, someTime)
 		f.Add(byte(i), policies[i].Append(nil, &s))
 	}
+	atOnce := mustNew(f, Config{Algorithm: Token, Limits: []Limit{{10, time.Minute}, {20, time.Minute}}, AtOnce: []int{0}, Block: Block{For: time.Minute}})
+	var s State
+	for j := range int64(10) {
+		atOnce.Take(&s, someTime+j*997, 1+j%3)
+		f.Add(byte(algorithms), atOnce.Append(nil, &s))
+	}
+	policies = append(policies, atOnce)
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
-		p := policies[which%byte(algorithms)]
+		p := policies[int(which)%len(policies)]
 		var s, back State
 		if p.Read(b, &s) != nil {
 			return
@@ -38,6 +45,11 @@ func FuzzRead(f *testing.F) {
 		}
 		if again := p.Append(nil, &back); !reflect.DeepEqual(again, written) {
 			t.Fatalf("%x is written again as %x", written, again)
+		}
+		if p.AtOnce() {
+			p.Take(&s, s.newest, 1)
+			p.End(&s, MaxTime, s.newest, 1)
+			return
 		}
 		p.Hit(&s, s.newest, 1)
 		p.Hit(&s, max(0, s.newest-1000), 3)

@@ -26,10 +26,14 @@ func (p *Policy) Read(b []byte, s *State) error {
 	switch v := b[0] >> 4; {
 	// A greater version is believed only with a checksum. Otherwise damaged bytes would look as if a newer Weir had
 	// written them, and no operator would dare to drop them.
-	case v > versionUnsettled && sealed(b):
-		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionUnsettled)
-	case v < version || v > versionUnsettled || (v == versionUnsettled) != (b[1]&flagUnsettled != 0):
+	case v > versionAtOnce && sealed(b):
+		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionAtOnce)
+	case v < version || v > versionAtOnce || (v == versionUnsettled) != (b[1]&flagUnsettled != 0):
 		return ErrCorrupt
+	case (v == versionAtOnce) != (b[1]&flagAtOnce != 0) || v == versionAtOnce && !sealed(b):
+		return ErrCorrupt
+	case v == versionAtOnce:
+		b = b[:len(b)-8]
 	}
 
 	r := reader{Reader: varint.Reader{Left: b[2:]}, scale: 1}
@@ -51,6 +55,9 @@ func (p *Policy) Read(b []byte, s *State) error {
 	} else {
 		r.logs(p, s, flags)
 	}
+	if flags&flagAtOnce != 0 {
+		r.atOnce(p, s)
+	}
 
 	if r.Failed || len(r.Left) > 0 {
 		*s = State{}
@@ -64,10 +71,20 @@ func (p *Policy) Read(b []byte, s *State) error {
 	return nil
 }
 
+// atOnce reads what limits at once count. Where p has none, it is dropped.
+func (r *reader) atOnce(p *Policy, s *State) {
+	exact := shape{span: 1, parts: 1}
+	var into []target
+	if p.leased != nil {
+		into = append(into, target{&p.leased.own.shape, s.log(p.leased.log)})
+	}
+	r.log(s, &exact, into)
+}
+
 // sealed says whether bytes end with the checksum of all before it.
 func sealed(b []byte) bool {
 	end := len(b) - 8
-	return end > 0 && xxhash.Sum64(b[:end]) == binary.LittleEndian.Uint64(b[end:])
+	return end > 1 && xxhash.Sum64(b[:end]) == binary.LittleEndian.Uint64(b[end:])
 }
 
 type reader struct {
@@ -259,7 +276,7 @@ func (r *reader) slots(stored *shape, newest int64, slots []int64) {
 }
 
 func (r *reader) buckets(p *Policy, s *State, owes bool) {
-	bs, _ := p.algorithm.(buckets)
+	bs, _ := p.plain().(buckets)
 	n := r.AtMost(maxLogs)
 	for i := range int(n) {
 		unit, drain := r.AtMost(MaxTime), r.AtMost(maxHits)

@@ -203,27 +203,28 @@ func (g *group) hitLate(l *log, at, newest, cost int64) broken {
 }
 
 func (a *sliding) count(s *State, i int, at int64) int64 {
-	for k := range a.groups {
-		g := &a.groups[k]
-		for _, limit := range g.limits {
-			if l := *s.log(k); limit.index == i {
-				until := g.after(l, g.slotOf(at))
-				return g.sum(l, until-1) - g.sum(l, min(until, g.startingAfter(l, at-limit.per))-1)
-			}
-		}
-	}
-	return 0
+	g, l, limit := a.limit(s, i)
+	return g.count(l, limit, at)
+}
+
+func (g *group) count(l log, limit *slidingLimit, at int64) int64 {
+	until := g.after(l, g.slotOf(at))
+	return g.sum(l, until-1) - g.sum(l, min(until, g.startingAfter(l, at-limit.per))-1)
 }
 
 func (a *sliding) clear(s *State) int64 {
 	var clear int64
 	for i := range a.groups {
-		g := &a.groups[i]
-		if l := *s.log(i); len(l) > 0 {
-			clear = max(clear, g.start(g.newestSlot(l))+g.longest)
-		}
+		clear = max(clear, a.groups[i].clear(*s.log(i)))
 	}
 	return clear
+}
+
+func (g *group) clear(l log) int64 {
+	if len(l) == 0 {
+		return 0
+	}
+	return g.start(g.newestSlot(l)) + g.longest
 }
 
 func (a *sliding) forget(s *State, from int64) {

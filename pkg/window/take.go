@@ -55,6 +55,8 @@ func (p *Policy) Take(s *State, now, cost int64) Taken {
 // Settle sets the cost of an attempt that Take admitted to what it really was: at and cost are those of the attempt. If
 // that is less, the difference is admitted again. If it is more, the difference counts, whether the limits hold or not.
 //
+// Limits of Config.AtOnce are left alone: End frees them.
+//
 // A bucket does not know which of its drops have drained. It returns what would be left of the attempt by now if it had
 // been alone in the bucket, which is never more than what is left of it.
 func (p *Policy) Settle(s *State, now, at, cost, actual int64) {
@@ -69,6 +71,10 @@ func (p *Policy) Settle(s *State, now, at, cost, actual int64) {
 
 func (a *sliding) room(s *State, i int, at int64) int64 {
 	g, l, limit := a.limit(s, i)
+	return g.room(l, limit, at)
+}
+
+func (g *group) room(l log, limit *slidingLimit, at int64) int64 {
 	if len(l) == 0 {
 		return limit.hits
 	}
@@ -113,6 +119,10 @@ func (g *group) begin(l log, at, hits int64) int {
 
 func (a *sliding) admits(s *State, i int, at, cost int64) int64 {
 	g, l, limit := a.limit(s, i)
+	return g.admits(l, limit, at, cost)
+}
+
+func (g *group) admits(l log, limit *slidingLimit, at, cost int64) int64 {
 	room := limit.hits - cost
 	if room < 0 {
 		return Never

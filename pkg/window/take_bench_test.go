@@ -24,3 +24,16 @@ func BenchmarkTake(b *testing.B) {
 		})
 	}
 }
+
+// An attempt that is admitted, and ends when ten others have come: at a limit at once next to another one.
+func BenchmarkTakeAtOnce(b *testing.B) {
+	p := mustNew(b, Config{Limits: []Limit{{20, 30 * time.Second}, {1_000_000, time.Second}}, AtOnce: []int{0}, Algorithm: Token, Block: Block{For: time.Minute}})
+	var s State
+	at := int64(someTime)
+	b.ReportAllocs()
+	for b.Loop() {
+		at++
+		p.Take(&s, at, 1)
+		p.End(&s, at, at-10, 1)
+	}
+}

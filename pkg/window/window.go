@@ -24,7 +24,7 @@
 // within Block.Forget of until, else at level 1.
 //
 // Take is the other way to use a Policy: it admits hits one by one as time goes on, and never counts one too many. Then
-// there are no blocks, and nothing is late.
+// there are no blocks, and nothing is late. Only then a limit may be of how many attempts there are at once: End ends them.
 //
 // A Policy never changes and is safe for concurrent use. A State belongs to one goroutine at a time. Nothing here
 // reads a clock, starts a goroutine or does I/O; a hit allocates nothing but the growth of its state, which is 8
@@ -39,6 +39,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 	"unsafe"
 )
@@ -95,6 +96,7 @@ type Config struct {
 	Remember   int   // the exactness bound, in hits per key; 0 is DefaultRemember
 	Subwindows int   // Counter: parts of a window; 0 is 1, the interpolation between two counters
 	Burst      int64 // Token: what the bucket holds, 0 is the limit; Uniform: hits let through early, 0 is none
+	AtOnce     []int // of Limits, by their indexes: a hit counts until its attempt ends, and for Per at most; for Take only
 	Ones       bool  // every hit is one request: those of one instant that come as one with their sum, too
 	Block      Block
 }
@@ -132,6 +134,7 @@ type Policy struct {
 	limits    []int64 // hits
 	ones      bool
 	sliding   *sliding // nil for the other algorithms
+	leased    *leased  // nil without limits at once
 	group     *group   // of all limits where late hits can move blocks, else nil
 	singly    *group   // of all limits where hits of one instant are judged one by one, else nil
 	shortest  int64    // milliseconds that a block lasts at least
@@ -160,7 +163,11 @@ func New(c Config) (*Policy, error) {
 		return nil, err
 	}
 
-	a, err := newAlgorithm[c.Algorithm](&c)
+	algorithm := newAlgorithm[c.Algorithm]
+	if len(c.AtOnce) > 0 {
+		algorithm = newLeased
+	}
+	a, err := algorithm(&c)
 	if err != nil {
 		return nil, err
 	}
@@ -173,6 +180,7 @@ func New(c Config) (*Policy, error) {
 	// Blocks can only be moved where one log has all instants: coarse cells do not tell which hit came first. With
 	// Extend a block swallows nothing, so that there is nothing to judge again.
 	p.sliding, _ = a.(*sliding)
+	p.leased, _ = a.(*leased)
 	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() {
 		if !c.Block.Extend && p.late > 0 {
 			p.group = &p.sliding.groups[0]
@@ -344,6 +352,15 @@ func (c *Config) validate() error {
 		fault(l.Per < time.Millisecond || l.Per > maxPer, "limit per %v: want 1ms to %v", l.Per, maxPer)
 		fault(l.Per%time.Millisecond != 0, "limit per %v: want whole milliseconds", l.Per)
 	}
+
+	for n, i := range c.AtOnce {
+		if i < 0 || i >= len(c.Limits) || slices.Contains(c.AtOnce[:n], i) {
+			fault(true, "limit %d at once: want the index of a limit, and each once", i)
+			continue
+		}
+		fault(c.Limits[i].Hits > maxRemember, "%d hits at once: want at most %d", c.Limits[i].Hits, maxRemember)
+	}
+	fault(len(c.AtOnce) > 0 && c.Late > 0, "limits at once and late hits: want one of them")
 
 	fault(c.Late < 0 || c.Late > maxPer, "late %v: want 0 to %v", c.Late, maxPer)
 	fault(c.Remember < minRemember || c.Remember > maxRemember, "%d hits to remember: want %d to %d", c.Remember, minRemember, maxRemember)
