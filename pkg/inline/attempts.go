@@ -36,6 +36,7 @@ type part struct {
 	shard uint8
 	at    int64
 	cost  int64
+	ended bool // it has been settled
 }
 
 func (a *attempts) open(most int, settleable time.Duration) {
@@ -63,7 +64,7 @@ func (a *attempts) add(l *attemptLog, v *Verdict, wants []Want, now int64, known
 	}
 	for i := range wants {
 		if t := &v.Taken[i]; t.Admitted && wants[i].Cost > 0 {
-			one.parts = append(one.parts, part{v.found[i].entry, v.found[i].shard, t.At, wants[i].Cost})
+			one.parts = append(one.parts, part{v.found[i].entry, v.found[i].shard, t.At, wants[i].Cost, false})
 		}
 	}
 }

@@ -43,9 +43,10 @@ type Store interface {
 	// settled, limits at which it has counted admit it and do not count it again: their Wants are Known, and cost 0. It
 	// counts at other limits now. Clients may see the text, but cannot find the attempt's ID by it.
 	TakeOnce(ctx context.Context, v *Verdict, request string, wants []Want) error
-	// Settle sets what an attempt has cost, at all of its rules. It may be called again, also with another cost.
+	// Settle sets what an attempt has cost, at all of its rules; with Kept the cost stays. It may be called again, also with
+	// another cost. The first time it ends the attempt: limits at once do not count it any more, whatever it has cost.
 	Settle(ctx context.Context, id ID, cost int64) error
-	// SettleAt is Settle at one rule: the attempt's cost at the others stays as it is.
+	// SettleAt is Settle at one rule: the attempt's cost at the others stays as it is, and it ends at that one only.
 	SettleAt(ctx context.Context, rule string, id ID, cost int64) error
 	// Peek calls look with the window of a key and the time that it is of, unless the key is unknown.
 	Peek(ctx context.Context, rule *Rule, key []byte, look func(s *window.State, at int64)) (known bool, err error)
@@ -54,6 +55,9 @@ type Store interface {
 	// Stats are the sizes of the part of the Store that is in this process, and its losses so far.
 	Stats() Stats
 }
+
+// Kept is a cost that settles nothing: the attempt ends, and has cost what it was counted for.
+const Kept = -1
 
 // A Rule is the limits of one rule.
 type Rule struct {

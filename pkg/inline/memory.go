@@ -241,7 +241,7 @@ func (v *Verdict) settleRefused(wants []Want) (counted bool) {
 			counted = true
 		default:
 			e := v.found[i].entry
-			e.policy.Settle(&e.state, t.At, t.At, cost, 0)
+			e.policy.TakeBack(&e.state, t.At, t.At, cost)
 			t.Remaining, t.Again = t.Remaining+cost, t.At
 		}
 	}
@@ -281,6 +281,13 @@ func (m *Memory) settle(id ID, prefix string, cost int64) (Moment, error) {
 		defer s.mu.Unlock()
 		if when.Order == 0 {
 			when.Order = m.order.Add(1)
+		}
+		if !p.ended {
+			p.entry.policy.End(&p.entry.state, now, p.at, p.cost)
+			p.ended = true
+		}
+		if cost == Kept {
+			return
 		}
 		// The key may have been removed since, and made again. Then the attempt's cost is gone with it, but not the
 		// cost that is added now.

@@ -32,7 +32,7 @@ func (w twin) take(wants []inline.Want, got []window.Taken) (taken []window.Take
 	}
 	for i := range taken {
 		if t := &taken[i]; !admitted && t.Admitted && wants[i].Cost > 0 {
-			wants[i].Rule.Policy.Settle(w.state(&wants[i]), t.At, t.At, wants[i].Cost, 0)
+			wants[i].Rule.Policy.TakeBack(w.state(&wants[i]), t.At, t.At, wants[i].Cost)
 			t.Remaining, t.Again = t.Remaining+wants[i].Cost, t.At
 		}
 	}
@@ -64,7 +64,10 @@ func (w twin) settle(t testing.TB, s inline.Store, a *openAttempt, cost int64) {
 			delete(w, one.Rule.Name+" "+string(one.Key))
 			continue
 		}
-		one.Rule.Policy.Settle(w.state(one), now, taken.At, one.Cost, cost)
+		one.Rule.Policy.End(w.state(one), now, taken.At, one.Cost)
+		if cost != inline.Kept {
+			one.Rule.Policy.Settle(w.state(one), now, taken.At, one.Cost, cost)
+		}
 	}
 }
 
@@ -76,7 +79,9 @@ func sameAsWindows(t *testing.T, p *Place) {
 		for _, shadow := range []bool{false, true} {
 			rule := NewRule(t, fmt.Sprint(a, shadow), a, window.Limit{Hits: 5, Per: 60 * time.Millisecond}, window.Limit{Hits: 9, Per: 150 * time.Millisecond})
 			rule.Shadow = shadow
-			rules = append(rules, rule)
+			atOnce := NewRuleAtOnce(t, fmt.Sprint(a, shadow, "at once"), a, 4, 100*time.Millisecond, window.Limit{Hits: 9, Per: 150 * time.Millisecond})
+			atOnce.Shadow = shadow
+			rules = append(rules, rule, atOnce)
 		}
 	}
 
@@ -110,7 +115,7 @@ func sameAsWindows(t *testing.T, p *Place) {
 			refused++
 		}
 		if len(open) > 3 {
-			w.settle(t, s, &open[0], r.Int64N(5))
+			w.settle(t, s, &open[0], r.Int64N(6)-1)
 			open = open[1:]
 			settles++
 		}

@@ -29,7 +29,7 @@ type op struct {
 
 	costs []int64 // of take and ask
 	once  bool    // the record may be there already
-	cost  int64   // of settle
+	cost  int64   // of settle; inline.Kept leaves it as it is
 
 	record   string   // the name of the attempt's cell
 	names    []string // of keys, which the record names
@@ -93,7 +93,7 @@ func (o *op) take(st *state, now int64, change *Change, settleable time.Duration
 		t.Admitted = t.Admitted || o.known
 		o.refused = o.refused || !t.Admitted && !o.rule.Shadow
 		if t.Admitted && cost > 0 {
-			counts.parts = append(counts.parts, part{t.At, cost})
+			counts.parts = append(counts.parts, part{at: t.At, cost: cost})
 		}
 	}
 
@@ -114,7 +114,7 @@ func (o *op) take(st *state, now int64, change *Change, settleable time.Duration
 func (o *op) takeBack(st *state) {
 	for i, cost := range o.costs {
 		if t := &o.taken[i]; t.Admitted && cost > 0 && !o.known {
-			st.policy.Settle(&st.State, t.At, t.At, cost, 0)
+			st.policy.TakeBack(&st.State, t.At, t.At, cost)
 			giveBack(t, cost)
 		}
 	}
@@ -135,9 +135,16 @@ func (o *op) settle(st *state, now int64, change *Change, settleable time.Durati
 	o.known = len(was.parts) > 0
 	is, begun := record{names: was.names}, now
 	for _, p := range was.parts {
-		st.policy.Settle(&st.State, now, p.at, p.cost, o.cost)
-		changed, begun = changed || p.cost != o.cost, p.at
-		is.parts = append(is.parts, part{p.at, o.cost})
+		next := part{p.at, o.cost, p.ended || st.policy.AtOnce()}
+		if o.cost == inline.Kept {
+			next.cost = p.cost
+		}
+		if next.ended && !p.ended {
+			st.policy.End(&st.State, now, p.at, p.cost)
+		}
+		st.policy.Settle(&st.State, now, p.at, p.cost, next.cost)
+		changed, begun = changed || p != next, p.at
+		is.parts = append(is.parts, next)
 	}
 	switch {
 	case o.kind == undo:
