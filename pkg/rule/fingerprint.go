@@ -39,6 +39,7 @@ type decidingRule struct {
 	Remember          int  `json:",omitempty"`
 	Inline, AlsoLog   bool `json:",omitempty"`
 
+	AtOnce []int         `json:",omitempty"`
 	After  int64         `json:",omitempty"`
 	Within time.Duration `json:",omitempty"`
 }
@@ -74,7 +75,7 @@ func (r *Rule) deciding() decidingRule {
 		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
-		After: r.Block.After, Within: r.Block.Within,
+		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits),
 	}
 
 	// Other algorithms have no sub-windows: their default must not decide about the fingerprint.

@@ -19,10 +19,11 @@ const (
 	maxPer  = 3650 * 24 * time.Hour
 )
 
-// A Limit is N hits per W, and its text.
+// A Limit is N hits per W, or N at once, and its text.
 type Limit struct {
 	window.Limit
-	Text string // as the user wrote it, without spaces: 10/min, 5/10s
+	Text   string // as the user wrote it: 10/min, 5/10s, 20 at once
+	AtOnce bool   // a hit counts until its attempt ends, and for Per at most, which is the rule's lease
 }
 
 // String is Text.
@@ -74,6 +75,9 @@ func noLimit(text string) error {
 	number, rest := cutNumber(strings.TrimSpace(text))
 	if number == "" {
 		return fmt.Errorf("%q is no limit; write hits per time, such as 10/min", text)
+	}
+	if rest == "at once" {
+		return fmt.Errorf("%q is for inline rules; write %s/min here", text, number)
 	}
 	word := strings.TrimSpace(strings.TrimPrefix(rest, "per"))
 	if _, known := periodNamed(word); !known {
@@ -159,7 +163,10 @@ func (l *Limit) FromYAML(v yamlfile.Value) {
 		return
 	}
 
-	limit, err := ParseLimit(text)
+	limit, atOnce, err := parseAtOnce(text)
+	if !atOnce {
+		limit, err = ParseLimit(text)
+	}
 	if err != nil {
 		v.Fault(err)
 	}

@@ -26,7 +26,7 @@ func (r *Rule) countsRefusals() *Rule {
 	}
 	counted := *r
 	counted.Inline, counted.refusals, counted.match, counted.cost, counted.Cost = false, nil, nil, nil, "1"
-	counted.Algorithm, counted.Subwindows, counted.Burst, counted.Remember = window.Sliding, DefaultSubwindows, 0, 0
+	counted.Algorithm, counted.Subwindows, counted.Burst, counted.Remember, counted.Lease = window.Sliding, DefaultSubwindows, 0, 0, 0
 	text := fmt.Sprintf("%d refused in %s", r.Block.After, duration.Duration(r.Block.Within))
 	counted.Limits = []Limit{{Limit: window.Limit{Hits: max(1, r.Block.After-1), Per: r.Block.Within}, Text: text}}
 	return &counted

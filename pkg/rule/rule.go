@@ -79,6 +79,7 @@ type Rule struct {
 	Inline      bool           // decided by an enforcer before the request is served
 	AlsoLog     bool           // collectors and aggregators count an inline rule too
 	OnError     inline.OnError // of an inline rule, while its store fails
+	Lease       time.Duration  // how long a limit at once counts a request that reports no end; 0 without such a limit
 
 	match, cost *expression // nil: every request, one hit
 	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs
@@ -153,6 +154,7 @@ func (c Covers) String() string { return coversWords[c] }
 func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) {
 	c := r.windowConfig()
 	c.Late, c.Remember, c.Ones = late, cmp.Or(remember, r.Remember), r.cost == nil
+	c.AtOnce = nil // inline rules have these, and are not counted in this way
 	c.Block = window.Block{For: r.Block.For, Then: r.Block.Then, Forget: r.Block.Forget, Extend: r.Block.Extend, Clear: r.Block.Clear}
 	return window.New(c)
 }
@@ -163,7 +165,7 @@ func (r *Rule) windowConfig() window.Config {
 	for i, limit := range r.Limits {
 		limits[i] = limit.Limit
 	}
-	return window.Config{Algorithm: r.Algorithm, Limits: limits, Subwindows: r.Subwindows, Burst: r.Burst}
+	return window.Config{Algorithm: r.Algorithm, Limits: limits, Subwindows: r.Subwindows, Burst: r.Burst, AtOnce: atOnce(r.Limits)}
 }
 
 // Rule is the rule of a name, and its index in Rules; nil and -1 when there is none.

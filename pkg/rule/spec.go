@@ -19,19 +19,20 @@ type fileSpec struct {
 }
 
 type ruleSpec struct {
-	Name        string        `yaml:"name"`
-	Description string        `yaml:"description"`
-	Match       matchSpec     `yaml:"match"`
-	Key         Key           `yaml:"key"`
-	Limits      limitsSpec    `yaml:"limits"`
-	Algorithm   algorithmSpec `yaml:"algorithm"`
-	Cost        costSpec      `yaml:"cost"`
-	Count       Count         `yaml:"count"`
-	Block       blockSpec     `yaml:"block"`
-	Mode        Mode          `yaml:"mode"`
-	Remember    rememberSpec  `yaml:"remember"`
-	Inline      inlineSpec    `yaml:"inline"`
-	OnError     onErrorWord   `yaml:"on_error"`
+	Name        string            `yaml:"name"`
+	Description string            `yaml:"description"`
+	Match       matchSpec         `yaml:"match"`
+	Key         Key               `yaml:"key"`
+	Limits      limitsSpec        `yaml:"limits"`
+	Algorithm   algorithmSpec     `yaml:"algorithm"`
+	Cost        costSpec          `yaml:"cost"`
+	Count       Count             `yaml:"count"`
+	Block       blockSpec         `yaml:"block"`
+	Mode        Mode              `yaml:"mode"`
+	Remember    rememberSpec      `yaml:"remember"`
+	Inline      inlineSpec        `yaml:"inline"`
+	OnError     onErrorWord       `yaml:"on_error"`
+	Lease       duration.Duration `yaml:"lease"`
 
 	place yamlfile.Fault
 }
@@ -70,7 +71,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	}
 
 	// Checks of keys together need keys that could be read: one mistake is reported once.
-	if !v.Key("limits").Faulty() && !v.Key("algorithm").Faulty() {
+	if !v.Key("limits").Faulty() && !v.Key("inline").Faulty() && r.checkAtOnce(v) && !v.Key("algorithm").Faulty() {
 		r.checkLimits(v)
 	}
 	if r.Inline.On {
@@ -100,7 +101,7 @@ func (r *ruleSpec) rule() *Rule {
 	rule := &Rule{
 		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
 		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
-		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)),
+		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
 			After: r.Block.After, Within: time.Duration(r.Block.Within)},
 		match: r.Match.compiled, place: r.place,

@@ -63,6 +63,7 @@ func (r *ruleSpec) checkRemember(v yamlfile.Value, places []yamlfile.Value) {
 
 	for i, limit := range r.Limits {
 		switch {
+		case limit.AtOnce: // always exact
 		case limit.Hits <= r.remembered():
 		case r.Remember.Exact && limit.Hits > window.MostRemember:
 			v.Key("remember").Faultf("leave it out", "%s is not exact: at most %d hits of a key can be remembered", limit, window.MostRemember)
@@ -82,7 +83,7 @@ func (r *ruleSpec) remembered() int64 {
 		remembered = r.Remember.Hits
 	}
 	for _, limit := range r.Limits {
-		if r.Remember.Exact && limit.Hits <= window.MostRemember {
+		if r.Remember.Exact && !limit.AtOnce && limit.Hits <= window.MostRemember {
 			remembered = max(remembered, limit.Hits)
 		}
 	}

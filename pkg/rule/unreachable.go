@@ -13,10 +13,11 @@ import (
 // a limit that is given twice is reported.
 func unreachable(algorithm window.Algorithm, limits []Limit, i int) string {
 	for j, other := range limits {
-		if i == j {
+		// A request at once counts at other sliding limits for as long, so these can be stricter, and never the other way round.
+		if i == j || other.AtOnce || limits[i].AtOnce && algorithm != window.Sliding {
 			continue
 		}
-		if limits[i].Limit == other.Limit {
+		if limits[i].Limit == other.Limit && !limits[i].AtOnce {
 			// Of two equal limits only the second is reported.
 			if j < i {
 				return fmt.Sprintf("%s is the same limit as %s before it", limits[i], other)

@@ -18,7 +18,7 @@ func TestUnreachableLimitsHaveNoEffect(t *testing.T) {
 		var limits []Limit
 		for range 2 + random.IntN(2) {
 			hits, seconds := 1+random.Int64N(12), 1+random.Int64N(20)
-			limits = append(limits, Limit{window.Limit{Hits: hits, Per: time.Duration(seconds) * time.Second}, fmt.Sprintf("%d/%ds", hits, seconds)})
+			limits = append(limits, Limit{Limit: window.Limit{Hits: hits, Per: time.Duration(seconds) * time.Second}, Text: fmt.Sprintf("%d/%ds", hits, seconds)})
 		}
 		at := random.IntN(len(limits))
 		why := unreachable(algorithm, limits, at)
