@@ -52,6 +52,8 @@ type Record struct {
 	// Of a settlement: the rule, or all without one, and what the attempt has cost there.
 	Rule string `json:"rule,omitempty"`
 	Cost int64  `json:"cost,omitempty"`
+	// Ended is of a settlement without a cost: what the attempt has cost stays.
+	Ended bool `json:"ended,omitempty"`
 
 	// From names the counts that decided, those of one enforcer from its start on. Order is the place of the decision among
 	// theirs. Sequence grows from record to record of a partition: a record that is written twice has the same.
@@ -99,7 +101,11 @@ func (r *Record) Append(b []byte) []byte {
 	b = appendText(b, "attempt", r.Attempt)
 	if r.Kind == Settlement {
 		b = appendText(b, "rule", r.Rule)
-		b = strconv.AppendInt(append(b, `,"cost":`...), r.Cost, 10)
+		if r.Ended {
+			b = append(b, `,"ended":true`...)
+		} else {
+			b = strconv.AppendInt(append(b, `,"cost":`...), r.Cost, 10)
+		}
 	} else {
 		b = strconv.AppendBool(append(b, `,"admitted":`...), r.Admitted)
 		b = append(b, `,"rules":[`...)

@@ -22,6 +22,7 @@ func TestRecords(t *testing.T) {
 	for name, want := range map[string]Record{
 		"attempt":    sample(),
 		"settlement": {Kind: Settlement, Time: 1, Attempt: "ab", Rule: "tokens", Cost: 300, From: "ab", Order: 1, Sequence: 1},
+		"ended":      {Kind: Settlement, Time: 1, Attempt: "ab", Rule: "tokens", Ended: true, From: "ab", Order: 1, Sequence: 1},
 		"to nothing": {Kind: Settlement, Time: 1, Attempt: "ab", From: "ab", Order: 1, Sequence: 1},
 	} {
 		var got Record

@@ -174,7 +174,7 @@ type replayed struct {
 	id         inline.ID
 	settlement bool
 	rule       int32 // of a settlement; -1 is all
-	cost       int64 // likewise
+	cost       int64 // likewise; inline.Kept if it has only ended
 	first, n   int32 // of an attempt's takes
 	without    bool  // the shared store failed, so that the attempt is not among its counts
 }
@@ -287,6 +287,9 @@ func (r *replay) add(line []byte) {
 		one.id = id
 	}
 	if one.settlement = r.line.Kind == attempts.Settlement; one.settlement {
+		if r.line.Ended {
+			one.cost = inline.Kept
+		}
 		r.settled[one.id] = true
 		if r.line.Rule != "" {
 			one.rule = r.words.number(r.line.Rule)

@@ -28,6 +28,8 @@ rules:
   - {name: leaky, key: user, limits: [3/s], algorithm: leaky, inline: true}
   - {name: uniform, key: ip, limits: [3/s], algorithm: {name: uniform, burst: 2}, inline: true}
   - {name: counter, key: user, limits: [15/10s], algorithm: counter, inline: true, mode: shadow}
+  - {name: jobs, key: ip, limits: [4 at once], lease: 3s, inline: true}
+  - {name: calls, key: user, limits: [7 at once, 20/10s], lease: 20s, algorithm: token, inline: true}
   - {name: per-ip, key: ip, limits: [10/min]}
 `
 
@@ -107,7 +109,7 @@ func (r *recorder) attempt(random *rand.Rand) inline.ID {
 
 func (r *recorder) settle(id inline.ID, rule string, cost int64) {
 	if when, err := r.memory.SettleWhen(rule, id, cost); err == nil {
-		r.write(&attempts.Record{Kind: attempts.Settlement, Time: attempts.Instant(when.At), Attempt: id.String(), Rule: rule, Cost: cost, Order: when.Order})
+		r.write(&attempts.Record{Kind: attempts.Settlement, Time: attempts.Instant(when.At), Attempt: id.String(), Rule: rule, Cost: max(0, cost), Ended: cost == inline.Kept, Order: when.Order})
 	}
 }
 
@@ -123,7 +125,7 @@ func (r *recorder) run(random *rand.Rand, count int) {
 			if random.IntN(2) == 0 {
 				rule = r.limits[random.IntN(len(r.limits))].Name
 			}
-			r.settle(last[random.IntN(len(last))], rule, int64(random.IntN(5)))
+			r.settle(last[random.IntN(len(last))], rule, int64(random.IntN(6)-1))
 		}
 		last = last[max(0, len(last)-20):]
 	}

@@ -143,6 +143,9 @@ func (h *history) settled(id inline.ID, rule string, cost int64, when inline.Mom
 	}
 	l := h.lines.Get().(*historyLine)
 	l.record = attempts.Record{Kind: attempts.Settlement, Time: attempts.Instant(when.At), Attempt: id.String(), Rule: rule, Cost: cost, From: h.from, Order: when.Order}
+	if cost == inline.Kept {
+		l.record.Cost, l.record.Ended = 0, true
+	}
 	l.key = append(l.key[:0], l.record.Attempt...)
 	l.partition = hit.Partition("", l.key, h.to.Partitions)
 	h.put(l)

@@ -31,7 +31,7 @@ func newLimits(of *rule.Rule, m *metrics, enforcers int, before *ruling) (limits
 		return limits{}, nil
 	}
 	l := limits{
-		definition: fmt.Sprint(of.Algorithm, of.Limits, of.Subwindows, of.Burst, of.Remember),
+		definition: fmt.Sprint(of.Algorithm, of.Limits, of.Subwindows, of.Burst, of.Remember, of.Lease),
 		admitted:   m.attempts.WithLabelValues(of.Name, "admitted"), refused: m.attempts.WithLabelValues(of.Name, "refused"),
 		inShadow: m.attempts.WithLabelValues(of.Name, "shadow"),
 	}

@@ -49,7 +49,10 @@ func newPolicy(ruleName string, l rule.Limit) policy {
 	p := policy{limit: l.Text, name: ruleName + " " + l.Text, quota: []string{strconv.FormatInt(l.Hits, 10)}}
 	p.short = quoted(p.name)
 	p.field = p.short + ";q=" + p.quota[0]
-	if seconds := int64(l.Per / time.Second); l.Per%time.Second == 0 && seconds > 0 {
+	switch seconds := int64(l.Per / time.Second); {
+	case l.AtOnce:
+		p.field += `;qu="concurrent-requests"`
+	case l.Per%time.Second == 0 && seconds > 0:
 		p.field += ";w=" + strconv.FormatInt(seconds, 10)
 	}
 	return p

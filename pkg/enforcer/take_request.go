@@ -260,7 +260,7 @@ func (o *takeAnswer) taken(t *attempt, j int, l *limits) {
 type settleRequest struct {
 	Attempt string `json:"attempt"`
 	Rule    string `json:"rule,omitempty"` // all rules without it
-	Cost    *int64 `json:"cost"`
+	Cost    *int64 `json:"cost,omitempty"` // without it the attempt has ended, and has cost what was taken
 }
 
 // settles answers what an attempt has cost.
@@ -269,21 +269,20 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var asked settleRequest
-	_, err := readJSON(w, r, &asked)
-	if err == nil && asked.Cost == nil {
-		err = errors.New("it has no cost")
-	}
-	if err != nil {
+	if _, err := readJSON(w, r, &asked); err != nil {
 		return problemf(bodyStatus(err), `the body settles nothing: %s; write {"attempt": "ID", "cost": 0}`, err)
 	}
-	if *asked.Cost < 0 || *asked.Cost > rule.MaxCost {
-		return problemf(http.StatusBadRequest, "the cost %d is not possible; write 0 to %d", *asked.Cost, int64(rule.MaxCost))
+	cost := int64(inline.Kept)
+	if asked.Cost != nil {
+		if cost = *asked.Cost; cost < 0 || cost > rule.MaxCost {
+			return errCost(cost)
+		}
 	}
 
 	id, err := inline.ParseID(asked.Attempt)
 	var when inline.Moment
 	if err == nil {
-		when, err = e.settle(r.Context(), asked.Rule, id, *asked.Cost)
+		when, err = e.settle(r.Context(), asked.Rule, id, cost)
 	}
 	if errors.Is(err, inline.ErrNotCounted) {
 		return problemf(http.StatusNotFound, "the rule %q has counted nothing of the attempt %q, so there is nothing to settle", asked.Rule, asked.Attempt)
@@ -296,7 +295,7 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 		return problemf(http.StatusServiceUnavailable, "the attempt %q cannot be settled now; try again: %s", asked.Attempt, err)
 	}
 	e.metrics.settled.Inc()
-	e.history.settled(id, asked.Rule, *asked.Cost, when)
+	e.history.settled(id, asked.Rule, cost, when)
 	writeJSON(w, http.StatusOK, asked)
 	return nil
 }

@@ -278,7 +278,7 @@ func TestTakeAndSettle(t *testing.T) {
 	}
 
 	for body, want := range map[string]int{
-		`{"attempt": "", "cost": 0}`: 404, `{"attempt": "` + strings.Repeat("0", 32) + `", "cost": 0}`: 404, `{"attempt": "x"}`: 400, `{"cost": 0}`: 404, ``: 400,
+		`{"attempt": "", "cost": 0}`: 404, `{"attempt": "` + strings.Repeat("0", 32) + `", "cost": 0}`: 404, `{"attempt": "x"}`: 404, `{"cost": 0}`: 404, ``: 400,
 		`{"attempt": "` + last.Attempt + `", "cost": -1}`: 400, `{"attempt": "` + last.Attempt + `", "cost": 1e30}`: 400, `{"id": "x", "cost": 1}`: 400,
 	} {
 		if got := settle(body); got.status != want {

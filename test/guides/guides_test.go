@@ -46,7 +46,7 @@ func TestLimitsThatRefuseAtOnce(t *testing.T) {
 	m.must("ln -s /usr/bin/python3 /usr/local/bin/python3; PATH=/usr/local/bin:$PATH; systemctl start nginx")
 	m.paste("docs/guides/one-machine.md", "Install")
 	const page = "docs/guides/limits-that-refuse-at-once.md"
-	m.paste(page, "The rules", "Ask with the tool", "Ask over HTTP", "An application", "nginx", "Five wrong passwords a minute")
+	m.paste(page, "The rules", "Ask with the tool", "Ask over HTTP", "An application", "nginx", "Five wrong passwords a minute", "Two exports at once")
 	t.Run("Envoy", func(t *testing.T) {
 		m := m.with(t)
 		if m.do("command -v envoy").code != 0 {

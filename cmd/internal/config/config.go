@@ -106,6 +106,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.loadRules(v)
 	c.checkAttempts(v.Key("collector").Key("sources"))
 	c.warnOfShortRetention()
+	c.warnOfLongLeases()
 	c.warnOfUnknownUsers()
 	c.warnOfClaimedFields()
 	c.warnOfNoKeys()
@@ -168,6 +169,20 @@ func (c *Config) warnOfShortRetention() {
 					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: if the store is lost, its counts cannot be restored", c.Kafka.Hits.Retention, r.Name, limit.Text),
 					Remedy: "make kafka.hits.retention longer than the longest limit"})
 			}
+		}
+	}
+}
+
+// warnOfLongLeases warns of leases that are longer than attempts can be settled.
+func (c *Config) warnOfLongLeases() {
+	if c.RuleSet == nil {
+		return
+	}
+	for _, r := range c.RuleSet.Rules {
+		if r.Lease > time.Duration(c.Inline.Settle) {
+			c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
+				What:   fmt.Sprintf("attempts can be settled for %s, and rule %s has a lease of %s: a request that ends later counts until its lease ends", c.Inline.Settle, r.Name, duration.Duration(r.Lease)),
+				Remedy: "make inline.settle as long as the longest lease"})
 		}
 	}
 }

@@ -264,3 +264,21 @@ func TestForeignPatternsAreWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// A lease that is longer than attempts can be settled is warned of: a request that ends after that is not free before the
+// lease ends.
+func TestLongLeasesAreWarnedOf(t *testing.T) {
+	const rules = `rules: [{name: jobs, key: ip, limits: [20 at once], lease: 11m, inline: true}]`
+	for text, want := range map[string]string{
+		"":                      "attempts can be settled for 10m, and rule jobs has a lease of 11m",
+		"inline: {settle: 11m}": "",
+	} {
+		_, warnings, err := config.Read([]byte(rules+"\n"+text), config.Options{File: "weir.yaml"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" && len(warnings) > 0 || want != "" && (len(warnings) != 1 || !strings.Contains(warnings[0].What, want)) {
+			t.Errorf("%q: %v", text, warnings)
+		}
+	}
+}

@@ -42,7 +42,11 @@ func (w *catWriter) attempts(partition int) func(*topic.Record) {
 func attemptText(r *attempts.Record) string {
 	at := backtest.Instant(r.Time)
 	if r.Kind == attempts.Settlement {
-		return fmt.Sprintf("%s  settled  attempt %s, %s: cost %d", at, output.Printable(r.Attempt), output.Printable(cmp.Or(r.Rule, "all rules")), r.Cost)
+		text := fmt.Sprintf("%s  settled  attempt %s, %s", at, output.Printable(r.Attempt), output.Printable(cmp.Or(r.Rule, "all rules")))
+		if r.Ended {
+			return text + ": it has ended"
+		}
+		return text + fmt.Sprintf(": cost %d", r.Cost)
 	}
 
 	decision := "refused"

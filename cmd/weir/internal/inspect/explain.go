@@ -270,7 +270,11 @@ func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry) {
 		} else if at, ok := k.broken(l.Limit, entries); ok && l.Count == 0 {
 			clears = "its window is empty now; the key broke this limit at " + at.String()
 		}
-		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, output.Counted(int(l.Count), "hit"), clears))
+		count := output.Counted(int(l.Count), "hit")
+		if strings.HasSuffix(l.Limit, " at once") {
+			count = fmt.Sprintf("%d running", l.Count)
+		}
+		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, count, clears))
 	}
 
 	output.Table(b, rows)
