@@ -263,9 +263,10 @@ func (h *history) run(ctx context.Context) {
 }
 
 // gather makes messages of a line and those that wait behind it.
-func (h *history) gather(l *historyLine) []topic.Message {
+func (h *history) gather(first *historyLine) []topic.Message {
 	h.messages = h.messages[:0]
-	for {
+	for next := first; ; next = <-h.queue {
+		l := next // of this message alone: it is used again when that is done
 		h.held.Add(-int64(len(l.text) + len(l.key)))
 		h.sequences[l.partition]++
 		l.text = attempts.AppendSequence(l.text, h.sequences[l.partition])
@@ -279,7 +280,6 @@ func (h *history) gather(l *historyLine) []topic.Message {
 		if len(h.messages) == historyBatch || len(h.queue) == 0 {
 			return h.messages
 		}
-		l = <-h.queue
 	}
 }
 

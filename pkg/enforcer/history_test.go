@@ -275,3 +275,28 @@ func TestAHistoryHasNoValuesOfQueries(t *testing.T) {
 		t.Error(long)
 	}
 }
+
+// Records that are written together, and the lines that are used again for later ones, have each its own attempt.
+func TestRecordsOfAHistoryAreDistinct(t *testing.T) {
+	r, kept := withHistory(t, func(c *Config) {
+		c.Ruling.Rules = parsed(t, "rules: [{name: quota, key: user, limits: [1000000/min], inline: true}]")
+	})
+	const callers, each = 16, 100
+	var running sync.WaitGroup
+	for i := range callers {
+		running.Go(func() {
+			for n := range each {
+				r.take(fmt.Sprintf(`{"rule": "quota", "fields": {"user": "%d of %d"}}`, n, i))
+			}
+		})
+	}
+	running.Wait()
+	r.stop()
+	users, ids := map[string]bool{}, map[string]bool{}
+	for _, one := range kept.records(t) {
+		users[one.User], ids[one.Attempt] = true, true
+	}
+	if len(users) != callers*each || len(ids) != callers*each {
+		t.Errorf("%d users and %d attempts of %d", len(users), len(ids), callers*each)
+	}
+}

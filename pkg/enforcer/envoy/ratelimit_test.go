@@ -80,6 +80,7 @@ func TestLimits(t *testing.T) {
 		{"so the other has not counted", []*descriptor.RateLimitDescriptor{describe("tenant", "a")}, "OK; OK by-tenant 5/10min: 3 of 5 MINUTE×10"},
 		{"a match", []*descriptor.RateLimitDescriptor{describe("user", "alice", "path", "/login?a=b")}, "OK; OK login 2/min: 1 of 2 MINUTE×1"},
 		{"another path", []*descriptor.RateLimitDescriptor{describe("user", "alice", "path", "/")}, "OK; OK"},
+		{"how many run", []*descriptor.RateLimitDescriptor{describe("export", "a")}, "OK; OK exports 2 at once: 1 of 2 UNKNOWN×1"},
 		{"a rule by its name", []*descriptor.RateLimitDescriptor{describe("rule", "login", "user", "alice")}, "OK; OK login 2/min: 0 of 2 MINUTE×1 later"},
 		{"only that rule", []*descriptor.RateLimitDescriptor{describe("rule", "by-tenant", "tenant", "b", "remote_address", "203.0.113.7")}, "OK; OK by-tenant 5/10min: 4 of 5 MINUTE×10"},
 		{"one limit for two counts once", []*descriptor.RateLimitDescriptor{ip(8), describe("remote_address", "203.0.113.8", "path", "/x")}, "OK; OK by-ip 3/min: 2 of 3 MINUTE×1; OK by-ip 3/min: 2 of 3 MINUTE×1"},
