@@ -36,6 +36,7 @@ rules:
   - {name: per-ip, key: ip, limits: [10/min]}
   - {name: sign-in, key: [user, path], limits: [5/min], mode: shadow}
   - {name: quota, key: user, limits: [2/min], inline: true}
+  - {name: jobs, key: user, limits: [2 at once], lease: 1h, inline: true}
 `
 
 // StartEnforcer runs an enforcer that listens on weir.sock in a folder and on a port, with a file of keys if one is named.
