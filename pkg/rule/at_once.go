@@ -70,4 +70,3 @@ func (r *ruleSpec) checkAtOnce(v yamlfile.Value) bool {
 	}
 	return false
 }
-
