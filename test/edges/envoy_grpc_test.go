@@ -125,6 +125,36 @@ func TestEnvoyOverGRPCClosed(t *testing.T) {
 	}
 }
 
+// With tracing, Envoy passes a client's tracestate on with its check. A long one does not let a blocked client pass.
+func TestEnvoyWithTracing(t *testing.T) {
+	s := newSite(t)
+	s.order(blocklist.OrderBlock, blockedClient)
+	tracing := []string{
+		"                stat_prefix: web\n", `                stat_prefix: web
+                tracing:
+                  provider:
+                    name: envoy.tracers.opentelemetry
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.config.trace.v3.OpenTelemetryConfig
+                      http_service: {http_uri: {uri: "http://127.0.0.1/v1/traces", cluster: app, timeout: 1s}}
+`}
+	overHTTP, _ := s.envoy(tracing...)
+	overGRPC, _ := s.envoyGRPC(authorizes, tracing...)
+	byLimits, _ := s.envoyGRPC(limits, slices.Concat(withKey, tracing)...)
+	for name, url := range map[string]string{"envoy.yaml": overHTTP, authorizes: overGRPC, limits: byLimits} {
+		awaitEdge(t, url)
+		for _, entries := range []int{1, 100, 140, 220} {
+			var state []string
+			for n := range entries {
+				state = append(state, fmt.Sprintf("k%d=%s", n, strings.Repeat("x", 250)))
+			}
+			wants(t, fmt.Sprintf("%s: a tracestate of %d entries", name, entries), http.StatusTooManyRequests, func() answer {
+				return ask(t, blockedClient, url, "Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "Tracestate", strings.Join(state, ","))
+			})
+		}
+	}
+}
+
 // A blocked client cannot pass by a request that the enforcer could not read.
 func TestEnvoyOverGRPCAsksAboutOddRequests(t *testing.T) {
 	s := newSite(t)

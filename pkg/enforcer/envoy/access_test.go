@@ -330,6 +330,10 @@ func TestLongMessages(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("%v", err)
 	}
+	traced := metadata.AppendToOutgoingContext(t.Context(), "tracestate", strings.Repeat("a", 60<<10))
+	if _, err := auth.NewAuthorizationClient(s.conn).Check(traced, checkOf("203.0.113.7", "/")); err != nil {
+		t.Error(err)
+	}
 	long := metadata.AppendToOutgoingContext(t.Context(), "x-long", strings.Repeat("a", headerBytes))
 	if _, err := auth.NewAuthorizationClient(s.conn).Check(long, checkOf("203.0.113.7", "/")); status.Code(err) == codes.OK {
 		t.Error("a header of any length is taken")

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -150,7 +152,7 @@ type callKey struct{}
 func (s *Server) arrives(ctx context.Context, info *tap.Info) (context.Context, error) {
 	on, ok := connectionOf(ctx)
 	method := s.methods[info.FullMethodName]
-	c := &call{on: on, watch: method.watch, weight: weightOf(info.Header)}
+	c := &call{on: on, watch: method.watch, weight: lighten(info.Header)}
 	if ok {
 		c.stream = on.opening
 	}
@@ -167,12 +169,18 @@ func (s *Server) arrives(ctx context.Context, info *tap.Info) (context.Context, 
 	return context.WithValue(ctx, callKey{}, c), nil
 }
 
-// weightOf returns about what a large header takes in memory, and 0 of a small one.
-func weightOf(header metadata.MD) (weight int) {
+// keyNames are the metadata that may have a key.
+var keyNames = []string{"x-api-key", "authorization"}
+
+// lighten drops all of a call's header that is no key: Envoy passes on headers of the client, which may be long
+// (tracestate). It returns about what the call keeps in memory, and 0 if that is little. The map does not get smaller.
+func lighten(header metadata.MD) (weight int) {
 	for name, values := range header {
-		weight += len(name)
-		for _, value := range values {
-			weight += len(value) + fieldWeight
+		weight += len(values) * fieldWeight
+		if key := strings.Join(values, ""); slices.Contains(keyNames, name) && len(key) <= keyBytes {
+			weight += len(key)
+		} else {
+			delete(header, name)
 		}
 	}
 	if weight <= freeHeader {
@@ -233,9 +241,9 @@ func (s *Server) admit(ctx context.Context, on *connection, role keys.Role) erro
 		return nil
 	}
 	r := &http.Request{Header: http.Header{}, RemoteAddr: on.peer, TLS: on.tls}
-	for _, name := range []string{"X-Api-Key", "Authorization"} {
-		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
-			r.Header[name] = values
+	for _, name := range keyNames {
+		for _, value := range metadata.ValueFromIncomingContext(ctx, name) {
+			r.Header.Add(name, value)
 		}
 	}
 	by, err := s.config.Decide.Admit(r, role)

@@ -56,10 +56,12 @@ const (
 	maxUnread      = 512   // calls whose message has not arrived completely; others take their places
 	maxUnsent      = 2_048 // answers that clients have not taken
 	maxFrames      = 1_024 // of the messages of a call
-	headerBytes    = 16 << 10
-	freeHeader     = 4 << 10  // the weight of a small header
-	maxHeaders     = 64 << 20 // the weight of all large headers of open calls
-	fieldWeight    = 128      // what a field takes in memory besides its bytes
+	// headerBytes is more than the 60 KiB that Envoy accepts from a client: with tracing, it passes on tracestate.
+	headerBytes = 72 << 10
+	keyBytes    = 4 << 10  // of a header that may have a key
+	freeHeader  = 4 << 10  // the weight of a small header
+	maxHeaders  = 64 << 20 // the weight of all large headers of open calls
+	fieldWeight = 128      // what a field takes in memory besides its bytes
 	// messageBytes is more than twice the 60 KiB that Envoy accepts from a client: it sends the path of a request twice.
 	// When a call fails because it is too long, Envoy lets the client through.
 	messageBytes = 256 << 10
