@@ -51,7 +51,7 @@ func ParseFence(text string) (Fence, error) {
 		return f, nil
 	}
 	if n, _ := fmt.Sscanf(text, "%d/%x/%d", &f.Epoch, &f.Owner, &f.N); n != 3 || f.String() != text {
-		return Fence{}, fmt.Errorf("%w: %q is not a fence", ErrForeign, text)
+		return Fence{}, fmt.Errorf("%w: %.100q is not a fence", ErrForeign, text)
 	}
 	return f, nil
 }

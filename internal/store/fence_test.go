@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -16,6 +17,13 @@ func TestFencesComeBack(t *testing.T) {
 		if got, err := ParseFence(text); !errors.Is(err, ErrForeign) {
 			t.Errorf("%q is read as %v, %v", text, got, err)
 		}
+	}
+}
+
+// Logs lose lines that are very long.
+func TestAForeignFenceIsNotRepeatedCompletely(t *testing.T) {
+	if _, err := ParseFence(strings.Repeat("x", 1<<20)); err == nil || len(err.Error()) > 1000 {
+		t.Error("an error has as many bytes as what it is about")
 	}
 }
 

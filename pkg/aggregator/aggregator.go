@@ -182,7 +182,7 @@ func (a *Aggregator) agreePartitions(ctx context.Context) error {
 		return fmt.Errorf("agreeing on the number of partitions: %w", err)
 	}
 	if string(found) != want {
-		return fmt.Errorf("%w: the store counts %s, the configuration says %s; their number is fixed for a topic's life, for keys would be counted elsewhere", ErrPartitions, found, want)
+		return fmt.Errorf("%w: the store counts %.100s, the configuration says %s; their number is fixed for a topic's life, for keys would be counted elsewhere", ErrPartitions, found, want)
 	}
 	return nil
 }

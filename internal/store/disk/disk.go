@@ -85,7 +85,7 @@ func On(opened *database.DB) *Store { return &Store{database: opened, shared: tr
 func Check(db *pebble.DB) error {
 	found, err := agreeOn(db, "layout", []byte(layout))
 	if err == nil && string(found) != layout {
-		err = fmt.Errorf("%w: its layout is %q, this version knows %q", store.ErrForeign, found, layout)
+		err = fmt.Errorf("%w: its layout is %.100q, this version knows %q", store.ErrForeign, found, layout)
 	}
 	return err
 }

@@ -157,7 +157,7 @@ func (s *Store) check(ctx context.Context) error {
 		return err
 	}
 	if string(found) != layout {
-		return fmt.Errorf("opening Redis: %w: its layout is %q, this version knows %q", store.ErrForeign, found, layout)
+		return fmt.Errorf("opening Redis: %w: its layout is %.100q, this version knows %q", store.ErrForeign, found, layout)
 	}
 	return nil
 }
