@@ -232,9 +232,9 @@ func newReplay(c ReplayConfig) (*replay, error) {
 // newPass makes the limits of the rules, under an algorithm if one is given.
 func (r *replay) newPass(under *window.Algorithm) (pass replayPass, err error) {
 	for _, one := range r.report.rules {
-		of := *one
-		if under != nil && of.Algorithm != *under {
-			of.Algorithm, of.Burst, of.Subwindows = *under, 0, rule.DefaultSubwindows
+		of := one
+		if under != nil {
+			of = one.Under(*under)
 		}
 		policy, err := of.InlinePolicy()
 		if err != nil {

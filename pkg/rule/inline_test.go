@@ -203,6 +203,10 @@ func TestInlineChangesTheFingerprint(t *testing.T) {
 			t.Errorf("%q has another fingerprint than the same in other words", words)
 		}
 	}
+	// Algorithms that are only tried decide nothing, and so parts with and without them have the same rules.
+	if _, known := seen[mustParse(t, "rules: [{name: a, key: ip, limits: [1/s], inline: true, try: [token, fixed]}]").Fingerprint()]; !known {
+		t.Error("try changes the fingerprint")
+	}
 	// As it was before there were inline rules.
 	if got, want := mustParse(t, fingerprinted).Fingerprint(), "6a435996235cd5b8"; got != want {
 		t.Errorf("a set without inline rules has the fingerprint %s, was %s", got, want)

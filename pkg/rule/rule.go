@@ -75,17 +75,19 @@ type Rule struct {
 	Count       Count
 	Block       Block
 	Mode        Mode
-	Remember    int            // hits of a key that are remembered; 0 is window.DefaultRemember
-	Inline      bool           // decided by an enforcer before the request is served
-	AlsoLog     bool           // collectors and aggregators count an inline rule too
-	OnError     inline.OnError // of an inline rule, while its store fails
-	Lease       time.Duration  // how long a limit at once counts a request that reports no end; 0 without such a limit
+	Remember    int                // hits of a key that are remembered; 0 is window.DefaultRemember
+	Inline      bool               // decided by an enforcer before the request is served
+	AlsoLog     bool               // collectors and aggregators count an inline rule too
+	OnError     inline.OnError     // of an inline rule, while its store fails
+	Lease       time.Duration      // how long a limit at once counts a request that reports no end; 0 without such a limit
+	Try         []window.Algorithm // that judge the attempts of an inline rule too; they decide nothing
 
 	match, cost *expression // nil: every request, one hit
 	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs
 	refusals    *Rule       // how refused attempts are counted; nil for rules without block: {after: …}
 	cover       *expression // match as far as it can be decided before the response; nil covers all
 	place       yamlfile.Fault
+	tryPlace    yamlfile.Fault
 }
 
 // A Block defines the consequence of a broken limit.

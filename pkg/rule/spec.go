@@ -33,8 +33,9 @@ type ruleSpec struct {
 	Inline      inlineSpec        `yaml:"inline"`
 	OnError     onErrorWord       `yaml:"on_error"`
 	Lease       duration.Duration `yaml:"lease"`
+	Try         trySpec           `yaml:"try"`
 
-	place yamlfile.Fault
+	place, tryPlace yamlfile.Fault
 }
 
 type blockSpec struct {
@@ -62,7 +63,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 		return
 	}
 
-	r.place = v.Key("name").Place()
+	r.place, r.tryPlace = v.Key("name").Place(), v.Key("try").Place()
 	r.checkName(v)
 	for _, needed := range []struct{ key, remedy string }{{"key", "write what to count by, such as key: ip"}, {"limits", "write how many are allowed, such as limits: [10/min]"}} {
 		if !v.Given(needed.key) {
@@ -79,6 +80,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	} else if place := v.Key("on_error"); v.Has("on_error") && !place.Faulty() {
 		place.Faultf("write inline: true, or leave it out", "on_error is for rules that are decided inline")
 	}
+	r.checkTry(v)
 	if !v.Key("block").Faulty() {
 		r.checkAfter(v)
 	}
@@ -104,7 +106,7 @@ func (r *ruleSpec) rule() *Rule {
 		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
 			After: r.Block.After, Within: time.Duration(r.Block.Within)},
-		match: r.Match.compiled, place: r.place,
+		Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
 	}
 
 	for _, then := range r.Block.Then {

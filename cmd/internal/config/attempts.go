@@ -47,3 +47,18 @@ func (c *Config) checkAttempts(v yamlfile.Value) {
 		}
 	}
 }
+
+// checkTry finds rules that try algorithms on attempts that nothing keeps.
+func (c *Config) checkTry() {
+	if c.RuleSet == nil || c.KeepsAttempts() {
+		return
+	}
+	for _, r := range c.RuleSet.Rules {
+		if len(r.Try) > 0 {
+			fault := r.TryPlace()
+			fault.What = "the rule " + r.Name + " tries algorithms on its attempts, and no history of these is kept"
+			fault.Remedy = "write inline: {history: 24h} in the configuration, or leave try out"
+			c.loader.faults = append(c.loader.faults, fault)
+		}
+	}
+}

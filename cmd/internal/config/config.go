@@ -105,6 +105,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.readOnce(v.Key("collector").Key("sources"), v.Key("kafka").Key("brokers"))
 	c.loadRules(v)
 	c.checkAttempts(v.Key("collector").Key("sources"))
+	c.checkTry()
 	c.warnOfShortRetention()
 	c.warnOfLongLeases()
 	c.warnOfUnknownUsers()

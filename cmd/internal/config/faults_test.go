@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -122,6 +123,23 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 	} {
 		if got := faults(t, text, config.Options{}); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+// A rule that tries algorithms needs the topic of attempts: a history, or blocks after refusals, which keep it too.
+func TestTryingNeedsAttempts(t *testing.T) {
+	const rules = "rules: [{name: quota, key: ip, limits: [10/min], inline: true, try: [token]BLOCK}]\n"
+	want := "weir.yaml:1:69: the rule quota tries algorithms on its attempts, and no history of these is kept; write inline: {history: 24h} in the configuration, or leave try out"
+	for text, want := range map[string]string{
+		strings.Replace(rules, "BLOCK", "", 1):                                          want,
+		strings.Replace(rules, "BLOCK", "", 1) + "inline: {history: 1h}":                "",
+		strings.Replace(rules, "BLOCK", ", block: {after: 3, within: 1m, for: 15m}", 1): "",
+		strings.Replace(rules, ", try: [token]BLOCK", "", 1):                            "",
+	} {
+		_, _, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
+		if got := fmt.Sprint(err); got != want && (err != nil || want != "") {
+			t.Errorf("%s: %s", text, got)
 		}
 	}
 }
