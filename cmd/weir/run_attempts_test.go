@@ -103,6 +103,8 @@ func TestARunKeepsAttempts(t *testing.T) {
 	runs(t, exit.Done, "  6 admitted, 2 refused, as given\n", "backtest", "--rules", rules, file)
 	runs(t, exit.WrongUse, "", "backtest", "--rules", rules, "--html", filepath.Join(folder, "x.html"), file)
 
+	compareRuns(t, folder, config)
+
 	// The newest comes first.
 	var history locked.Buffer
 	if code := run([]string{"weir", "history", "203.0.113.9", "--attempts", "--config", config}, strings.NewReader(""), &history, &history); code != exit.Done {
@@ -115,6 +117,25 @@ func TestARunKeepsAttempts(t *testing.T) {
 	runs(t, exit.Done, `{"weir":"attempt","time":`, "history", "203.0.113.0/24", "--attempts", "--rule", "quota", "--json", "--config", config)
 	runs(t, exit.NotMet, "", "history", "203.0.113.8", "--attempts", "--config", config)
 	runs(t, exit.NotMet, "", "history", "203.0.113.9", "--attempts", "--rule", "other", "--config", config)
+}
+
+// compareRuns compares algorithms on the attempts of TestARunKeepsAttempts: 2 and 2 admitted, 1 and 1 refused of one key.
+func compareRuns(t *testing.T, folder, config string) {
+	t.Helper()
+	page := filepath.Join(folder, "quota.html")
+	runs(t, exit.Done, "  8 attempts of 2 keys, ", "compare", "quota", "--config", config, "--html", page)
+	runs(t, exit.Done, "given were 6 admitted, 2 refused", "compare", "quota", "--config", config)
+	runs(t, exit.Done, "uniform          4        4  50.0%             1            1", "compare", "quota", "--config", config, "--algorithms", "uniform")
+	runs(t, exit.Done, `"strategies":[{"algorithm":"sliding","own":true,"admitted":6,"refused":2,`, "compare", "quota", "--config", config, "--json")
+	runs(t, exit.Done, `"203.0.113.9","attempts":6,"refused":2}`, "compare", "quota", "--config", config, "--from", "1h", "--json")
+	runs(t, exit.NotMet, "", "compare", "quota", "--config", config, "--until", "1h")
+	runs(t, exit.WrongUse, "", "compare", "nothing", "--config", config)
+	runs(t, exit.WrongUse, "", "compare", "quota", "--config", config, "--from", "yesterday")
+	runs(t, exit.WrongUse, "", "compare", "--config", config)
+	text, err := os.ReadFile(page)
+	if err != nil || strings.Count(string(text), `class="edge"`) != 6 {
+		t.Errorf("%v, %d curves", err, strings.Count(string(text), `class="edge"`))
+	}
 }
 
 // A key whose attempts are refused too often is blocked everywhere, also after a kill, until the block is over.

@@ -37,10 +37,15 @@ type tick struct {
 
 // newChart makes a chart without plots; tip gives the text of a bar below its time.
 func newChart(s *series, tip func(bar) string) *chart {
+	return newChartOf(s, func(i int) string { return tip(s.bars[i]) })
+}
+
+// newChartOf is newChart with the texts by the number of the bar.
+func newChartOf(s *series, tip func(i int) string) *chart {
 	c := &chart{Bars: len(s.bars), Each: eachText(s.width()), Times: timeTicks(s)}
 	tips := make([]string, len(s.bars))
-	for i, b := range s.bars {
-		tips[i] = barTime(s.start(i), s.width()) + "\n" + tip(b)
+	for i := range s.bars {
+		tips[i] = barTime(s.start(i), s.width()) + "\n" + tip(i)
 	}
 	text, _ := json.Marshal(tips)
 	c.Tips = string(text)
@@ -82,6 +87,56 @@ func (c *chart) againstLimit(s *series, limit, per int64, name string, pixels in
 			{"limit", fmt.Sprintf("M0 %sH%d", number(line), c.Bars)},
 		},
 	})
+}
+
+// A curve is what a strategy lets through over time.
+type curve struct {
+	name, text string
+	series     *series
+}
+
+// newCurves makes a chart with a plot for each curve, all over the same bars and on one scale: what was asked for, and in
+// front of it what was let through. It is nil without any bars.
+func newCurves(curves []curve) *chart {
+	if len(curves) == 0 || len(curves[0].series.bars) == 0 {
+		return nil
+	}
+	first := curves[0].series
+	c := newChartOf(first, func(i int) string {
+		text := grouped(first.bars[i].requests) + " asked"
+		for _, one := range curves {
+			text += fmt.Sprintf("\n%s: %s let through", one.name, grouped(one.series.bars[i].passed()))
+		}
+		return text
+	})
+	top := niceTop(most(first, func(b bar) int64 { return b.requests }))
+	for _, one := range curves {
+		asked := levelsOf(one.series, top, func(b bar) int64 { return b.requests })
+		passed := levelsOf(one.series, top, bar.passed)
+		c.Plots = append(c.Plots, plot{
+			Name: one.name + ": " + one.text, Alt: one.name + ": let through over time, of what was asked for", Height: 64, Ticks: valueTicks(top), Grid: gridOf(c.Bars),
+			Shapes: []shape{{"asked", asked + "V100H0z"}, {"area", passed + "V100H0z"}, {"edge", passed}},
+		})
+	}
+	return c
+}
+
+// levelsOf is a line along the values of the bars.
+func levelsOf(s *series, top int64, of func(bar) int64) string {
+	var p strings.Builder
+	last := ""
+	for i, b := range s.bars {
+		y := number(height(of(b), top))
+		switch {
+		case i == 0:
+			p.WriteString("M0 " + y)
+		case y != last:
+			fmt.Fprintf(&p, "H%dV%s", i, y)
+		}
+		last = y
+	}
+	fmt.Fprintf(&p, "H%d", len(s.bars))
+	return p.String()
 }
 
 func most(s *series, of func(bar) int64) (most int64) {
@@ -203,6 +258,9 @@ func barTime(start, width int64) string {
 		return t.Format("2 Jan 2006")
 	case width >= 60_000:
 		return t.Format("2 Jan 15:04")
+	}
+	if width < 1000 {
+		return t.Format("2 Jan 15:04:05.0")
 	}
 	return t.Format("2 Jan 15:04:05")
 }

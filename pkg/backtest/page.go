@@ -36,9 +36,11 @@ const (
 )
 
 // WriteHTML writes a self-contained page: no scripts, styles or fonts from elsewhere.
-func (r *Report) WriteHTML(w io.Writer, o HTMLOptions) error {
+func (r *Report) WriteHTML(w io.Writer, o HTMLOptions) error { return r.page(o).write(w) }
+
+func (p *page) write(w io.Writer) error {
 	out := bufio.NewWriter(w)
-	if err := pageTemplate.Execute(out, r.page(o)); err != nil {
+	if err := pageTemplate.Execute(out, p); err != nil {
 		return fmt.Errorf("page: %w", err)
 	}
 	return out.Flush()
@@ -54,6 +56,7 @@ type page struct {
 	Rules                              []pageRule
 	Cards                              []pageCard
 	Algorithms                         *pageSides
+	Strategies                         *pageStrategies
 	Changes                            *pageDiff
 	Unread                             []pageUnread
 	Faults                             []string

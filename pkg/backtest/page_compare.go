@@ -8,9 +8,10 @@ import (
 
 // pageSides are the algorithms side by side.
 type pageSides struct {
-	Rows []pageAlgorithm
-	Keys []pageSidesKey
-	Left string
+	Rows   []pageAlgorithm
+	Curves *chart
+	Keys   []pageSidesKey
+	Left   string
 }
 
 type pageAlgorithm struct {
@@ -43,6 +44,7 @@ func (r *Report) pageSides() *pageSides {
 		})
 	}
 
+	p.Curves = r.curves()
 	rows := compareAlgorithms(r.Algorithms)
 	if left := len(rows) - pageAlgorithms; left > 0 {
 		rows, p.Left = rows[:pageAlgorithms], counted(int64(left), "key")+" more"
@@ -59,6 +61,17 @@ func (r *Report) pageSides() *pageSides {
 	}
 
 	return p
+}
+
+// curves is what each algorithm lets through over time; nil if that was not kept.
+func (r *Report) curves() *chart {
+	var curves []curve
+	for _, a := range r.Algorithms {
+		if a.plot != nil {
+			curves = append(curves, curve{a.Algorithm, fmt.Sprintf("%s of %s refused", grouped(a.Refused), counted(r.Requests, "request")), a.plot})
+		}
+	}
+	return newCurves(curves)
 }
 
 // pageDiff is the difference between two sets of rules.

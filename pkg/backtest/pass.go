@@ -52,13 +52,17 @@ func newPass(c *Config) (*pass, error) {
 		p.counters = append(p.counters, newCounter(c.Late, v))
 	}
 
+	bars := 2 // their requests over time are for the page only
+	if c.Timelines {
+		bars = seriesBars
+	}
 	// Algorithms share the keys and the order of hits with the set's own counter: only the counting is done again.
 	for _, a := range c.Algorithms {
 		tallies, err := newTallies(c.Rules, c.Late, c.Remember, &a)
 		if err != nil {
 			return nil, err
 		}
-		p.counters[0].variants = append(p.counters[0].variants, newVariant(tallies, 2))
+		p.counters[0].variants = append(p.counters[0].variants, newVariant(tallies, bars))
 	}
 
 	return p, nil
@@ -167,15 +171,14 @@ func (p *pass) report() *Report {
 
 	own := p.counters[0].variants[0]
 	r.Refused, r.Rules = own.refused, p.rules(0, 0)
+	for i, a := range c.Algorithms {
+		r.Algorithms = append(r.Algorithms, p.algorithm(a, i+1))
+	}
 	r.plot = plotOf(t.series, own.series)
 	if c.Against != nil {
 		a := &AgainstReport{Refused: p.counters[1].variants[0].refused, Rules: p.rules(1, 0)}
 		a.Changes = compareRules(a.Rules, r.Rules)
 		r.Against = a
-	}
-
-	for i, a := range c.Algorithms {
-		r.Algorithms = append(r.Algorithms, p.algorithm(a, i+1))
 	}
 
 	// Last, because conditions read the rest of the report.
@@ -206,6 +209,9 @@ func (p *pass) algorithm(a window.Algorithm, variant int) AlgorithmReport {
 	r.HitNanos = float64(v.took.Nanoseconds()) / float64(cmp.Or(v.hits, 1))
 	for i := range r.Rules {
 		r.Blocked += int64(len(r.Rules[i].Blocked))
+	}
+	if p.config.Timelines {
+		r.plot = plotOf(p.total.series.clone(), v.series)
 	}
 	return r
 }

@@ -37,45 +37,6 @@ const (
 	longestRecord  = 1 << 20
 )
 
-// A ReplayReport is what a replay has decided.
-type ReplayReport struct {
-	Attempts    int64        `json:"attempts"`
-	Settlements int64        `json:"settlements"`
-	First       Instant      `json:"first"`
-	Last        Instant      `json:"last"`
-	Unread      int64        `json:"unread"` // lines that are no records
-	Rules       []ReplayRule `json:"rules"`
-	// LeftOut are attempts at rules that are not among these, or not inline, by their names.
-	LeftOut     map[string]int64   `json:"left_out"`
-	Differences []ReplayDifference `json:"differences"` // the first ones
-	Algorithms  []ReplayAlgorithm  `json:"algorithms,omitempty"`
-
-	rules []*rule.Rule // of Rules
-}
-
-// A ReplayRule is what became of the attempts at one rule.
-type ReplayRule struct {
-	Rule        string           `json:"rule"`
-	Verdicts    map[string]int64 `json:"verdicts"`
-	Given       map[string]int64 `json:"given"` // the verdicts that were given
-	Differences int64            `json:"differences"`
-}
-
-// A ReplayAlgorithm is what the same rules have decided under an algorithm.
-type ReplayAlgorithm struct {
-	Algorithm string       `json:"algorithm"`
-	Rules     []ReplayRule `json:"rules"`
-}
-
-// A ReplayDifference is a verdict that is not the one that was given.
-type ReplayDifference struct {
-	Time  Instant `json:"time"`
-	Rule  string  `json:"rule"`
-	Key   string  `json:"key"`
-	Given string  `json:"given"`
-	Now   string  `json:"now"`
-}
-
 // IsAttempts reports whether an input has records of attempts at inline rules, by its first line. The input that it returns
 // begins there too.
 func IsAttempts(ctx context.Context, in Input) (Input, bool, error) {
@@ -104,6 +65,14 @@ func Replay(ctx context.Context, c ReplayConfig) (*ReplayReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, algorithm := range c.Algorithms {
+		pass, err := r.newPass(&algorithm, "")
+		if err != nil {
+			return nil, err
+		}
+		r.passes = append(r.passes, pass)
+		r.report.Algorithms = append(r.report.Algorithms, ReplayAlgorithm{algorithm.String(), pass.into})
+	}
 	for _, in := range c.Inputs {
 		if err := r.read(ctx, in, c.Progress); err != nil {
 			return nil, err
@@ -127,7 +96,15 @@ func (r *replay) decideAll(ctx context.Context, pass *replayPass) error {
 		}
 		r.decide(&r.records[i])
 	}
+	r.leaveMemory()
 	return nil
+}
+
+// leaveMemory is called when a Memory has decided all that it decides.
+func (r *replay) leaveMemory() {
+	if s := r.pass.strategy; s != nil && r.memory != nil {
+		s.measure(r.memory, r.pass.limits[s.rule].enforced)
+	}
 }
 
 // A replayPass is the limits under which all attempts are decided once, and what becomes of them.
@@ -135,6 +112,8 @@ type replayPass struct {
 	limits []inlineLimits
 	into   []ReplayRule
 	first  bool // by the rules as they are: it counts the records, and has the differences
+
+	strategy *strategy // what else is counted for a comparison; nil for none
 }
 
 // A replay is the state of Replay.
@@ -164,6 +143,8 @@ type inlineLimits struct{ enforced, shadow *inline.Rule }
 type replayedID struct {
 	at  int64 // of the first
 	ids []inline.ID
+
+	passed []int32 // of the strategy: what it has let through of them
 }
 
 // A replayed is a record.
@@ -213,27 +194,20 @@ func newReplay(c ReplayConfig) (*replay, error) {
 		return nil, errors.New("none of these rules is inline, and the input has attempts at inline rules; name the rules that decided them with --rules")
 	}
 
-	pass, err := r.newPass(nil)
+	pass, err := r.newPass(nil, "")
 	if err != nil {
 		return nil, err
 	}
 	pass.first = true
 	r.report.Rules, r.passes = pass.into, append(r.passes, pass)
-	for _, algorithm := range c.Algorithms {
-		if pass, err = r.newPass(&algorithm); err != nil {
-			return nil, err
-		}
-		r.passes = append(r.passes, pass)
-		r.report.Algorithms = append(r.report.Algorithms, ReplayAlgorithm{algorithm.String(), pass.into})
-	}
 	return r, nil
 }
 
-// newPass makes the limits of the rules, under an algorithm if one is given.
-func (r *replay) newPass(under *window.Algorithm) (pass replayPass, err error) {
+// newPass makes the limits of the rules. If an algorithm is given, those of one rule are under it, or of all without a name.
+func (r *replay) newPass(under *window.Algorithm, name string) (pass replayPass, err error) {
 	for _, one := range r.report.rules {
 		of := one
-		if under != nil {
+		if under != nil && (name == "" || name == one.Name) {
 			of = one.Under(*under)
 		}
 		policy, err := of.InlinePolicy()
@@ -260,7 +234,7 @@ func (r *replay) read(ctx context.Context, in Input, progress func(done, total i
 			progress(done.Load(), 0)
 		}
 		if len(r.records) == maxReplayed {
-			return fmt.Errorf("%s: more than %s records cannot be replayed together; name fewer files", in.Path, grouped(maxReplayed))
+			return fmt.Errorf("%s: %w; name fewer files", in.Path, errManyRecords)
 		}
 		r.add(bytes.TrimSpace(lines.Bytes()))
 	}
@@ -269,6 +243,8 @@ func (r *replay) read(ctx context.Context, in Input, progress func(done, total i
 	}
 	return nil
 }
+
+var errManyRecords = fmt.Errorf("more than %s records cannot be replayed together", grouped(maxReplayed))
 
 // add keeps a record.
 func (r *replay) add(line []byte) {
@@ -323,6 +299,7 @@ func (r *replay) sort() {
 // decide decides an attempt, or settles one.
 func (r *replay) decide(one *replayed) {
 	if r.memory == nil || r.from != one.from {
+		r.leaveMemory()
 		r.from, r.known = one.from, map[inline.ID]*replayedID{}
 		r.memory = inline.New(inline.Config{Keys: 1 << 30, Attempts: 1 << 30, Settle: 100 * 365 * 24 * time.Hour, Now: func() time.Time { return time.UnixMilli(r.now) }})
 	}
@@ -336,6 +313,7 @@ func (r *replay) decide(one *replayed) {
 	r.report.Attempts += r.pass.one()
 	takes := r.takes[one.first : one.first+one.n]
 	if one.without {
+		r.pass.strategy.leftOut(takes, one.at)
 		for i := range takes {
 			r.compare(one, &takes[i], r.words.all[takes[i].given])
 		}
@@ -353,7 +331,10 @@ func (r *replay) decide(one *replayed) {
 	if len(r.wants) == 0 {
 		return
 	}
+	began := r.pass.strategy.begin()
 	_ = r.memory.Take(context.Background(), &r.verdict, r.wants) // a Memory never fails
+	r.pass.strategy.end(began)
+	passed := r.pass.strategy.note(r, one)
 	if r.verdict.Attempt != (inline.ID{}) && r.settled[one.id] {
 		known := r.known[one.id]
 		if known == nil || known.at <= r.now-r.settle {
@@ -361,6 +342,7 @@ func (r *replay) decide(one *replayed) {
 			r.known[one.id] = known
 		}
 		known.ids = append(known.ids, r.verdict.Attempt)
+		known.passed = append(known.passed, passed...)
 	}
 	for i := range takes {
 		r.compare(one, &takes[i], r.verdictOf(i, r.words.all[takes[i].given]))
@@ -380,11 +362,12 @@ func (r *replay) settleOne(one *replayed) {
 	if known == nil {
 		return
 	}
+	name := ""
+	if one.rule >= 0 {
+		name = r.words.all[one.rule]
+	}
+	r.pass.strategy.settle(known.passed, name, one.cost)
 	for _, id := range known.ids {
-		name := ""
-		if one.rule >= 0 {
-			name = r.words.all[one.rule]
-		}
 		_, _ = r.memory.SettleWhen(name, id, one.cost) // of an attempt at several rules perhaps another part is meant
 	}
 }

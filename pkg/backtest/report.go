@@ -113,6 +113,8 @@ type AlgorithmReport struct {
 	StateBytes int64        `json:"state_bytes"` // memory of all keys' states at the end
 	HitNanos   float64      `json:"hit_nanos"`   // time per hit, measured over batches of hits
 	Rules      []RuleReport `json:"rules"`
+
+	plot *series // the requests over time; nil if they are not kept
 }
 
 // An InputReport counts the lines of one input.

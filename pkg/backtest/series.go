@@ -1,5 +1,7 @@
 package backtest
 
+import "slices"
+
 // A series counts by time in bars of equal width, up to a fixed number of bars. When the span grows beyond that, the
 // bars become as wide as the next step of barSteps, a multiple of the step before. So a series keeps its size however
 // long it counts.
@@ -16,16 +18,19 @@ type bar struct {
 	peak              int64 // the most hits in a limit's window at a time; 0 if that is not watched
 }
 
-// barSteps are the widths of bars in milliseconds: 1 s to 52 weeks.
+// barSteps are the widths of bars in milliseconds: 100 ms to 5,200 weeks, so that all years are few bars.
 var barSteps = func() []int64 {
-	steps := []int64{1, 5, 15, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 7 * 86400, 28 * 86400, 364 * 86400}
+	steps := []int64{1, 5, 15, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 12 * 3600, 86400, 7 * 86400, 28 * 86400, 364 * 86400, 3640 * 86400, 36400 * 86400}
 	for i := range steps {
 		steps[i] *= 1000
 	}
-	return steps
+	return append([]int64{100, 500}, steps...)
 }()
 
-func newSeries(most int) *series { return &series{most: most} }
+// stepOfSeconds is the place of a second among barSteps. Logs are not more precise.
+const stepOfSeconds = 2
+
+func newSeries(most int) *series { return &series{step: stepOfSeconds, most: most} }
 
 // width is the width of a bar in milliseconds.
 func (s *series) width() int64 { return barSteps[s.step] }
@@ -95,6 +100,16 @@ func (s *series) widenTo(step int) {
 		s.widen()
 	}
 	s.step = max(s.step, step)
+}
+
+// passed is how many requests were not refused.
+func (b bar) passed() int64 { return b.requests - b.refused }
+
+// clone is a copy.
+func (s *series) clone() *series {
+	copied := *s
+	copied.bars = slices.Clone(s.bars)
+	return &copied
 }
 
 func (b *bar) add(other bar) {

@@ -1,11 +1,11 @@
-// Package inspect has the commands that look at a running system and change nothing: status, explain, top, watch, history
+// Package inspect has the commands that look at a running system and change nothing: status, explain, top, watch, history, compare
 // and cat. They ask parts over HTTP, or read topics, and report the parts that they cannot reach next to their results.
 // Answers and records are bounded, and their texts are made printable.
 package inspect
 
 import "github.com/spf13/cobra"
 
-// Commands returns these commands, new ones at each call.
-func Commands() []*cobra.Command {
-	return []*cobra.Command{newStatus(), newExplain(), newTop(), newWatch(), newHistory(), newCat()}
+// Commands returns these commands, new ones at each call; version is the one that reports show.
+func Commands(version string) []*cobra.Command {
+	return []*cobra.Command{newStatus(), newExplain(), newTop(), newWatch(), newHistory(), newCompare(version), newCat()}
 }

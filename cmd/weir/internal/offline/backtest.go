@@ -24,7 +24,7 @@ type backtestCommand struct {
 	against    string
 	failIf     string
 	never      string
-	html       string
+	html       command.Page
 	output     command.Output
 }
 
@@ -62,10 +62,10 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
 	flags.StringVar(&b.against, "against", "", "compare with the rules of `FILE`, for example the active ones")
 	flags.StringVar(&b.failIf, "fail-if", "", "end with exit code 3 if `CONDITION` is true: 'refused > 0.1%'")
 	flags.StringVar(&b.never, "never", "", "end with exit code 3 if a key of `FILE`, one a line, would be blocked")
-	flags.StringVar(&b.html, "html", "", "write a page with plots to `FILE`")
+	b.html.Add(c)
 	b.output.Add(c, "text", "json", "plain")
 	c.PreRunE = func(c *cobra.Command, _ []string) error { return cmp.Or(noneEmpty(c.Flags()), b.output.Check()) }
-	command.Complete(c, "algorithms", append([]string{"all"}, algorithmNames()...))
+	command.Complete(c, "algorithms", append([]string{"all"}, command.AlgorithmNames()...))
 	command.Complete(c, "key", []string{"ip", "user", "host", "path", "ip/24+56", "ip/32+128"})
 	return c
 }
@@ -79,7 +79,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 		return err
 	}
 	// Before the work, which may take long.
-	if err := b.tryPage(); err != nil {
+	if err := b.html.Try(); err != nil {
 		return err
 	}
 
@@ -98,7 +98,7 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 }
 
 func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Config, error) {
-	config := backtest.Config{Envelope: b.read.Envelope, Format: b.read.Format, Timelines: b.html != ""}
+	config := backtest.Config{Envelope: b.read.Envelope, Format: b.read.Format, Timelines: b.html.Wanted()}
 	var problems []error
 	note := func(err error) { problems = append(problems, err) }
 	var err error
@@ -115,7 +115,7 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Con
 	note(err)
 	config.Late, err = b.lateness()
 	note(err)
-	config.Algorithms, err = parseAlgorithms(b.algorithms)
+	config.Algorithms, err = command.Algorithms(b.algorithms)
 	note(err)
 	config.FailIf, err = b.condition()
 	note(err)

@@ -13,7 +13,6 @@ import (
 	"weir/internal/duration"
 	"weir/pkg/backtest"
 	"weir/pkg/rule"
-	"weir/pkg/window"
 )
 
 // set returns the rules to run: those of the files, or one made of the limits.
@@ -77,34 +76,6 @@ func (b *backtestCommand) neverKeys() (keys *backtest.KeyList, err error) {
 		err = exit.Wrongf("--never: %w", err)
 	}
 	return keys, err
-}
-
-func algorithmNames() []string {
-	var names []string
-	for _, a := range window.Algorithms() {
-		names = append(names, a.String())
-	}
-	return names
-}
-
-func parseAlgorithms(names []string) ([]window.Algorithm, error) {
-	all := slices.Contains(names, "all")
-	var algorithms []window.Algorithm
-	for _, name := range names {
-		if name == "all" {
-			continue
-		}
-		a, err := window.ParseAlgorithm(name)
-		if err != nil {
-			return nil, exit.Wrongf("--algorithms: %w", err)
-		}
-		algorithms = append(algorithms, a)
-	}
-
-	if all {
-		return window.Algorithms(), nil
-	}
-	return algorithms, nil
 }
 
 // noneEmpty refuses flags with an empty value: an unset variable of a script must not turn a check off.
