@@ -270,12 +270,11 @@ func (h *history) gather(first *historyLine) []topic.Message {
 		h.held.Add(-int64(len(l.text) + len(l.key)))
 		h.sequences[l.partition]++
 		l.text = attempts.AppendSequence(l.text, h.sequences[l.partition])
-		written := l // l is the next line by the time that Done is called
 		h.messages = append(h.messages, topic.Message{Partition: l.partition, Key: l.key, Value: l.text, Done: func(_ int64, err error) {
 			if err != nil {
 				h.lose(1)
 			}
-			h.lines.Put(written)
+			h.lines.Put(l)
 		}})
 		if len(h.messages) == historyBatch || len(h.queue) == 0 {
 			return h.messages
