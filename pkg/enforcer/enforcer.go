@@ -99,6 +99,7 @@ type Enforcer struct {
 	inline   inline.Store
 	memory   *inline.Memory // nil where a store is shared
 	history  *history       // nil when attempts are not kept
+	rows     *historyRows   // nil when the shared store keeps none
 	metrics  *metrics
 	faults   *telemetry.Faults
 	mux      *http.ServeMux
@@ -142,7 +143,7 @@ func Open(c Config) (*Enforcer, error) {
 		catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(),
 	}
 
-	e.history = newHistory(&c, e.faults)
+	e.history, e.rows = newHistory(&c, e.faults), newHistoryRows(&c, e.faults)
 	e.openInline(&c)
 	e.metrics = newMetrics(c.Metrics, c.Set, e.inline, c.Now)
 	if e.shared != nil {
@@ -234,6 +235,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	})
 
 	running.Go(func() { e.history.run(sending) })
+	running.Go(func() { e.rows.run(sending) })
 	running.Go(func() {
 		if e.outbox != nil {
 			e.orderAgain(ctx)

@@ -20,6 +20,8 @@ type InlineStore struct {
 	// Enforcers is how many share it: each has as much of the limits of a rule with on_error: local, while the store fails.
 	// At least 1.
 	Enforcers int
+	// History is the Backend if it is to keep a history, or nil.
+	History stored.History
 }
 
 // openInline makes the store of inline rules: a Memory, or one that others share.
@@ -30,7 +32,7 @@ func (e *Enforcer) openInline(c *Config) {
 		return
 	}
 	own := c.InlineStore
-	e.shared = stored.New(stored.Config{Backend: own.Backend, Rule: e.inlineRuleNow, Keys: c.Inline.Keys, Settle: c.Inline.Settle, Slack: max(own.Budget, leastSlack)})
+	e.shared = stored.New(stored.Config{Backend: own.Backend, Rule: e.inlineRuleNow, Keys: c.Inline.Keys, Settle: c.Inline.Settle, Slack: max(own.Budget, leastSlack), History: own.History != nil})
 	guard := guarded.New(guarded.Config{Store: e.shared, Memory: memory, Budget: own.Budget, Asked: e.askedStore})
 	e.inline, e.storeAway = guard, guard.Away
 }

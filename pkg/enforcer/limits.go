@@ -35,8 +35,9 @@ func newLimits(of *rule.Rule, m *metrics, enforcers int, before *ruling) (limits
 		admitted:   m.attempts.WithLabelValues(of.Name, "admitted"), refused: m.attempts.WithLabelValues(of.Name, "refused"),
 		inShadow: m.attempts.WithLabelValues(of.Name, "shadow"),
 	}
+	var texts []string
 	for _, limit := range of.Limits {
-		l.policies = append(l.policies, newPolicy(of.Name, limit))
+		l.policies, texts = append(l.policies, newPolicy(of.Name, limit)), append(texts, limit.Text)
 	}
 
 	l.policyField = fieldOf(l.policies)
@@ -54,8 +55,8 @@ func newLimits(of *rule.Rule, m *metrics, enforcers int, before *ruling) (limits
 		}
 	}
 
-	l.enforced = &inline.Rule{Name: of.Name, Policy: counts, Shadow: of.Mode == rule.Shadow, OnError: of.OnError}
-	l.shadow = &inline.Rule{Name: of.Name, Policy: counts, Shadow: true, OnError: of.OnError}
+	l.enforced = &inline.Rule{Name: of.Name, Policy: counts, Limits: texts, Shadow: of.Mode == rule.Shadow, OnError: of.OnError}
+	l.shadow = &inline.Rule{Name: of.Name, Policy: counts, Limits: texts, Shadow: true, OnError: of.OnError}
 	if of.OnError == inline.Local && enforcers > 0 {
 		share, err := l.shareOf(of, enforcers, before)
 		if err != nil {
@@ -141,6 +142,9 @@ func (e *Enforcer) take(r *ruling, t *attempt) {
 	e.countStore(&t.verdict)
 	if e.history != nil {
 		e.history.attempted(r, t, e.config.Now().UnixMilli())
+	}
+	if e.rows != nil {
+		e.rows.attempted(r, t)
 	}
 	for j, i := range t.rules {
 		l := &r.limits[i]

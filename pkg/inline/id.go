@@ -16,6 +16,12 @@ func (id *ID) makeNew(now int64) {
 	}
 }
 
+// NewID makes the ID of an attempt that counts nothing, and that cannot be settled by it.
+func NewID(now int64) (id ID) {
+	id.makeNew(now)
+	return id
+}
+
 // String is the ID as users see it.
 func (id ID) String() string {
 	var text [2 * len(id)]byte

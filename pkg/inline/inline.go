@@ -63,7 +63,8 @@ const Kept = -1
 type Rule struct {
 	Name   string
 	Policy *window.Policy
-	Shadow bool // it counts, and refuses nothing
+	Limits []string // as users know them, in the order of Policy; for a history
+	Shadow bool     // it counts, and refuses nothing
 
 	// OnError is the answer while a Store that is beyond this process fails; Answered is taken for Allow. Local, which is
 	// nil unless OnError is Local, has this process's share of the limits.

@@ -28,7 +28,8 @@ type Inline struct {
 	RequestID string `yaml:"request_id"`
 	// Settle is how long an attempt can be settled. Default: 10m.
 	Settle duration.Duration `yaml:"settle"`
-	// History is how long attempts are kept in a topic of their own; 0 keeps none. Default: 0.
+	// History is how long attempts are kept in a topic of their own, and in a table if the store is PostgreSQL or MySQL;
+	// 0 keeps none. Default: 0.
 	History duration.Duration `yaml:"history"`
 }
 

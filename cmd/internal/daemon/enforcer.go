@@ -157,11 +157,12 @@ func (r *RunningEnforcer) settings(ctx context.Context) (enforcer.Config, error)
 	if r.client != nil {
 		settings.Sinks = r.openSinks()
 	}
-	if c.KeepsAttempts() {
-		if r.client == nil {
-			return settings, exit.Wrong(errNoPlaceForAttempts)
-		}
+	switch {
+	case !c.KeepsAttempts():
+	case r.client != nil:
 		settings.History = r.openHistory()
+	case settings.InlineStore == nil || settings.InlineStore.History == nil || c.RefusalsSource() != nil:
+		return settings, exit.Wrong(errNoPlaceForAttempts)
 	}
 
 	return settings, nil
@@ -201,7 +202,7 @@ func (r *RunningEnforcer) openSinks() *enforcer.Sinks {
 	return sinks
 }
 
-var errNoPlaceForAttempts = errors.New("attempts at inline rules are to be kept, and this enforcer has no topics; name kafka.brokers, or leave inline.history out")
+var errNoPlaceForAttempts = errors.New("attempts at inline rules are to be kept, and this enforcer has no topics and no inline.store in SQL; name kafka.brokers, or leave inline.history out")
 
 // attemptsBytes is how much the producer of attempts queues at most.
 const attemptsBytes = 4 << 20

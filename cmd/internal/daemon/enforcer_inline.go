@@ -47,7 +47,7 @@ func InlinePostgresOptions(c *config.Config, log *slog.Logger) postgres.Options 
 	s := &c.Inline.Store
 	return postgres.Options{
 		URL: s.Postgres, User: s.User, ReadPassword: inlinePassword(s), Connections: s.Connections, Budget: time.Duration(c.Inline.Budget),
-		Serializable: s.Serializable(), Create: s.Create, Log: log,
+		Serializable: s.Serializable(), Create: s.Create, History: time.Duration(c.Inline.History), Log: log,
 	}
 }
 
@@ -56,7 +56,7 @@ func InlineMySQLOptions(c *config.Config, log *slog.Logger) mysql.Options {
 	s := &c.Inline.Store
 	return mysql.Options{
 		DSN: s.MySQL, User: s.User, ReadPassword: inlinePassword(s), Connections: s.Connections, Budget: time.Duration(c.Inline.Budget),
-		Create: s.Create, Log: log,
+		Create: s.Create, History: time.Duration(c.Inline.History), Log: log,
 	}
 }
 
@@ -88,7 +88,11 @@ func (r *RunningEnforcer) openInlineStore(ctx context.Context) (*enforcer.Inline
 	} else if err != nil {
 		r.process.Logger.Warn("the store of inline rules does not answer; the rules' on_error decides until it does", "error", err)
 	}
-	return &enforcer.InlineStore{Backend: backend, Name: c.Inline.Store.Name(), Budget: time.Duration(c.Inline.Budget), Enforcers: c.Inline.Enforcers}, nil
+	own := &enforcer.InlineStore{Backend: backend, Name: c.Inline.Store.Name(), Budget: time.Duration(c.Inline.Budget), Enforcers: c.Inline.Enforcers}
+	if history, ok := backend.(stored.History); ok && c.Inline.History > 0 {
+		own.History = history
+	}
+	return own, nil
 }
 
 func (r *RunningEnforcer) closeInlineStore() error {

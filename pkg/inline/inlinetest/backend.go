@@ -266,10 +266,16 @@ func twoWrite(t *testing.T, p *BackendPlace) {
 }
 
 // try takes with a budget, as the caller of a request does.
-func try(s inline.Store, w inline.Want) (v inline.Verdict, err error) {
+func try(s inline.Store, wants ...inline.Want) (v inline.Verdict, err error) {
 	within, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	return v, s.Take(within, &v, []inline.Want{w})
+	return v, s.Take(within, &v, wants)
+}
+
+func trySettle(s inline.Store, id inline.ID, cost int64) error {
+	within, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	return s.Settle(within, id, cost)
 }
 
 // untilOne takes until the database answers.

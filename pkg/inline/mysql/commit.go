@@ -84,7 +84,7 @@ func requestOf(c *stored.Commit) (q *request, writes bool) {
 	for i := range c.Changes {
 		change := &c.Changes[i]
 		name := []byte(change.Name)
-		all, writes = append(all, name), writes || change.Next != 0
+		all = append(all, name)
 		switch {
 		case change.Decided != 0 || i == 0 && seed:
 			there = append(there, name)
@@ -92,7 +92,7 @@ func requestOf(c *stored.Commit) (q *request, writes bool) {
 			inserts = append(inserts, change)
 		}
 	}
-	if !writes {
+	if !c.Writes() {
 		return nil, false
 	}
 
@@ -120,6 +120,13 @@ func requestOf(c *stored.Commit) (q *request, writes bool) {
 	}
 	if len(inserts) > 0 {
 		q.add("; ")
+	}
+	if len(c.Attempts) > 0 {
+		q.rows(c.Attempts, " WHERE @weir_done")
+		q.add("; ")
+	}
+	for i := range c.Settlements {
+		q.settle(&c.Settlements[i])
 	}
 	q.add("COMMIT; SELECT @weir_done, @weir_now")
 	return q, true

@@ -13,7 +13,7 @@ func (b *Backend) SweepNow(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	return sweep(ctx, c)
+	return b.sweep(ctx, c)
 }
 
 // RequestOf is the request of a commit.

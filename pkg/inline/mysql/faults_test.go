@@ -216,7 +216,7 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	exec(t, byHand.dsn, mysql.Schema())
+	exec(t, byHand.dsn, schema(t, 0))
 	wait.Until(t, "the tables are found", func() bool { return b.Check(ctx) == nil })
 	if r, err := commit(b, time.Minute, set("krule\x00käy", 0, 1), set("a0123456789abcdef", 0, 2)); err != nil || !r.Done {
 		t.Errorf("%+v, %v", r, err)
@@ -232,7 +232,7 @@ func TestTables(t *testing.T) {
 	if r, err := commit(b, time.Second, set("a", 0, 1)); err == nil {
 		t.Errorf("there are no tables: %+v", r)
 	}
-	exec(t, byHand.dsn, mysql.Schema())
+	exec(t, byHand.dsn, schema(t, 0))
 	wait.Until(t, "the new tables are found", func() bool { return b.Check(ctx) == nil })
 	if r, err := commit(b, time.Minute, set("a", 0, 1)); err != nil || !r.Done {
 		t.Errorf("after they were made again: %+v, %v", r, err)
@@ -258,7 +258,7 @@ func failsWith(t *testing.T, dsn, words string) {
 func TestLeastRights(t *testing.T) {
 	s := sqlserver.MariaDB(t)
 	p := newPlace(t, s)
-	exec(t, p.dsn, mysql.Schema())
+	exec(t, p.dsn, schema(t, 0))
 	name := p.dsn[strings.LastIndex(p.dsn, "/")+1:]
 	s.Admin(t, "CREATE USER least@'%' IDENTIFIED BY 'secret' REQUIRE SSL", "GRANT SELECT ON "+name+".weir_inline_schema TO least@'%'",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON "+name+".weir_inline_cells TO least@'%'")

@@ -19,8 +19,11 @@
 // schema.sql has them; a Backend makes them if it may. It deletes expired cells, tables.SweepPage at a time, and only one
 // process does at a time: it has a lock of GET_LOCK. Until then they only take up room.
 //
-// A Backend has at most Options.Connections connections, and one for the schema and the sweep, with a goroutine that
-// Close waits for.
+// With Options.History there is also a table of attempts (schema_2.sql). The transaction of a commit then also adds and
+// changes its rows. Rows that are too old are deleted by their time, after the cells.
+//
+// A Backend has at most Options.Connections connections, one for the schema and the sweep, with a goroutine that Close
+// waits for, and one for Add.
 package mysql
 
 import (
@@ -49,18 +52,20 @@ type Options struct {
 	Connections  int           // at most; 16 unless given
 	Budget       time.Duration // that callers wait at most; 20 ms unless given
 	Create       bool          // the tables, if they are missing
+	History      time.Duration // that rows of attempts are kept; 0 for no history
 	Log          *slog.Logger
 }
 
 // A Backend keeps cells in MariaDB or MySQL.
 type Backend struct {
-	db     *sql.DB
-	dials  *connector
-	upkeep *sql.DB
-	tables *tables.Keeper
-	budget time.Duration
-	create bool
-	log    *slog.Logger
+	db      *sql.DB
+	dials   *connector
+	upkeep  *sql.DB
+	tables  *tables.Keeper
+	budget  time.Duration
+	create  bool
+	history time.Duration
+	log     *slog.Logger
 }
 
 var _ stored.Backend = (*Backend)(nil)
@@ -84,14 +89,15 @@ func Open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		dials: newConnector(work, connections), upkeep: sql.OpenDB(alone), budget: budget, create: o.Create,
+		dials: newConnector(work, connections), upkeep: sql.OpenDB(alone), budget: budget, create: o.Create, history: o.History,
 		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 	}
 	b.db = sql.OpenDB(b.dials)
 	b.db.SetMaxOpenConns(connections)
 	b.db.SetMaxIdleConns(connections)
 	b.db.SetConnMaxLifetime(time.Hour)
-	b.upkeep.SetMaxOpenConns(1)
+	b.upkeep.SetMaxOpenConns(2) // for the tables, and for Add
+	b.upkeep.SetMaxIdleConns(2)
 	b.tables = tables.Keep(b.look)
 	return b, nil
 }

@@ -79,3 +79,12 @@ func TestABackend(t *testing.T) {
 		}
 	})
 }
+
+func schema(t testing.TB, from int) string {
+	t.Helper()
+	text, err := mysql.Schema(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	_ "embed"
 	"errors"
-	"fmt"
 	"time"
 
 	"weir/pkg/inline/tables"
@@ -14,15 +13,18 @@ import (
 //go:embed schema.sql
 var schemaSQL string
 
-// migrations change the tables from one version to the next; the first makes them.
-var migrations = []string{schemaSQL}
+//go:embed schema_2.sql
+var schema2SQL string
 
-// Schema is the SQL that makes the tables.
-func Schema() string { return schemaSQL }
+// migrations change the tables from one version to the next; the first makes them.
+var migrations = tables.Migrations{schemaSQL, schema2SQL}
+
+// Schema is the SQL that brings tables of a version to the newest one; it makes those of version 0.
+func Schema(from int) (string, error) { return migrations.From(from) }
 
 const (
 	upkeepTimeout = 30 * time.Second // of one statement
-	command       = "weir inline schema mysql | mariadb DATABASE"
+	command       = "weir inline schema mysql%s | mariadb DATABASE"
 )
 
 // look connects, has the tables made, and sweeps.
@@ -36,7 +38,7 @@ func (b *Backend) look(ctx context.Context, ready func()) error {
 		return err
 	}
 	ready()
-	if err := sweep(ctx, c); err != nil && ctx.Err() == nil {
+	if err := b.sweep(ctx, c); err != nil && ctx.Err() == nil {
 		b.log.Warn("inline limits: expired cells are not deleted from MySQL", "error", err)
 	}
 	return nil
@@ -49,7 +51,7 @@ func (b *Backend) prepare(ctx context.Context, c *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	if old, err := tables.Migrate(version, len(migrations), b.create, command); !old || err != nil {
+	if old, err := migrations.Due(version, tables.Needed(b.history), b.create, command); !old || err != nil {
 		return err
 	}
 	unlock, err := lock(ctx, c, "tables", upkeepTimeout)
@@ -62,7 +64,7 @@ func (b *Backend) prepare(ctx context.Context, c *sql.Conn) error {
 	}
 	for _, migration := range migrations[min(version, len(migrations)):] {
 		if _, err := c.ExecContext(ctx, migration); err != nil {
-			return fmt.Errorf("the tables of inline limits cannot be made: %w; run: %s", err, command)
+			return migrations.Failed(version, err, command)
 		}
 	}
 	return nil
@@ -90,8 +92,8 @@ func lock(ctx context.Context, c *sql.Conn, name string, within time.Duration) (
 	return func() { _, _ = c.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+all+")", name) }, err
 }
 
-// sweep deletes the cells that have expired, unless another process does.
-func sweep(ctx context.Context, c *sql.Conn) error {
+// sweep deletes the cells and the history that have expired, unless another process does.
+func (b *Backend) sweep(ctx context.Context, c *sql.Conn) error {
 	unlock, err := lock(ctx, c, "sweep", 0)
 	if errors.Is(err, errLocked) {
 		return nil
@@ -108,7 +110,7 @@ func sweep(ctx context.Context, c *sql.Conn) error {
 			return ctx.Err()
 		}
 	}
-	return nil
+	return b.retain(ctx, c)
 }
 
 // long is the time up to which cells have expired that are deleted: one that a commit makes room for has just expired.

@@ -54,23 +54,24 @@ func isConflict(err error) bool {
 }
 
 func (b *Backend) commit(ctx context.Context, c *stored.Commit) (r stored.Result, err error) {
+	if !c.Writes() {
+		return b.check(ctx, c)
+	}
 	n := len(c.Changes)
 	names, states := make([][]byte, n), make([][]byte, n)
 	decided, next, expires := make([]int64, n), make([]int64, n), make([]int64, n)
-	writes := false
 	for i := range c.Changes {
 		change := &c.Changes[i]
 		names[i], states[i], expires[i] = []byte(change.Name), change.State, change.Expires
 		decided[i], next[i] = int64(change.Decided), int64(change.Next)
-		if writes = writes || change.Next != 0; states[i] == nil {
+		if states[i] == nil {
 			states[i] = []byte{}
 		}
 	}
-	if !writes {
-		return b.check(ctx, c)
-	}
 
-	rows, err := b.pool.Query(ctx, commitSQL, names, decided, next, states, expires, c.At, c.At+c.Slack)
+	statement, history := historyOf(c)
+	args := append([]any{names, decided, next, states, expires, c.At, c.At + c.Slack}, history...)
+	rows, err := b.pool.Query(ctx, statement, args...)
 	if err != nil {
 		return r, err
 	}

@@ -18,6 +18,7 @@ WITH want AS (
 	WHERE c.version = (SELECT l.version FROM locked l WHERE l.name = excluded.name)
 	RETURNING 1
 )
+-- history
 SELECT v.now, v.done, NOT v.done OR 1 / (CASE WHEN (SELECT count(*) FROM written) = (SELECT count(*) FROM want WHERE next <> 0) THEN 1 ELSE 0 END) = 1,
 	p.version, p.state
 FROM verdict v LEFT JOIN present p ON NOT v.done ORDER BY p.n

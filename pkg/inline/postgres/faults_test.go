@@ -177,7 +177,7 @@ func TestTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	run(t, byHand.url, postgres.Schema())
+	run(t, byHand.url, schema(t, 0))
 	wait.Until(t, "the tables are found", func() bool { return b.Check(ctx) == nil })
 	if r, err := commit(b, time.Minute, set("krule\x00k\xe4y", 0, 1), set("a0123456789abcdef", 0, 2)); err != nil || !r.Done {
 		t.Errorf("%+v, %v", r, err)
@@ -193,7 +193,7 @@ func TestTables(t *testing.T) {
 	if r, err := commit(b, time.Second, set("a", 0, 1)); err == nil {
 		t.Errorf("there are no tables: %+v", r)
 	}
-	run(t, byHand.url, postgres.Schema())
+	run(t, byHand.url, schema(t, 0))
 	wait.Until(t, "the new tables are found", func() bool { return b.Check(ctx) == nil })
 	if r, err := commit(b, time.Minute, set("a", 0, 1)); err != nil || !r.Done {
 		t.Errorf("after they were made again: %+v, %v", r, err)
@@ -219,7 +219,7 @@ func failsWith(t *testing.T, url, words string) {
 func TestLeastRights(t *testing.T) {
 	s := sqlserver.Postgres(t)
 	p := newPlace(t, s)
-	run(t, p.url, postgres.Schema())
+	run(t, p.url, schema(t, 0))
 	schema := p.url[strings.LastIndex(p.url, "=")+1:]
 	s.Admin(t, "CREATE ROLE least LOGIN PASSWORD 'secret'", "GRANT USAGE ON SCHEMA "+schema+" TO least",
 		"GRANT SELECT ON "+schema+".weir_inline_schema TO least",

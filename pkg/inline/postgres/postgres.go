@@ -17,8 +17,11 @@
 // schema.sql has them; a Backend makes them if it may. It deletes expired cells, tables.SweepPage at a time, and only one
 // process does at a time: it has an advisory lock. Until then they only take up room.
 //
-// A Backend has at most Options.Connections connections, and one for the schema and the sweep, with a goroutine that
-// Close waits for.
+// With Options.History there is also a table of attempts (schema_2.sql). A commit then has two further steps, which add
+// and change its rows. Rows that are too old are deleted by their time, after the cells.
+//
+// A Backend has at most Options.Connections connections, one for the schema and the sweep, with a goroutine that Close
+// waits for, and one for Add.
 package postgres
 
 import (
@@ -53,17 +56,20 @@ type Options struct {
 	Budget       time.Duration // that callers wait at most; 20 ms unless given
 	Serializable bool          // every commit is a serializable transaction, instead of one that locks its cells
 	Create       bool          // the tables, if they are missing
+	History      time.Duration // that rows of attempts are kept; 0 for no history
 	Log          *slog.Logger
 }
 
 // A Backend keeps cells in PostgreSQL.
 type Backend struct {
-	pool   *pgxpool.Pool
-	tables *tables.Keeper
-	upkeep *pgx.ConnConfig
-	before func(context.Context, *pgx.ConnConfig) error // a connection is made; may be nil
-	create bool
-	log    *slog.Logger
+	pool    *pgxpool.Pool
+	adding  *pgxpool.Pool // of a connection, which is made when there are rows to add
+	tables  *tables.Keeper
+	upkeep  *pgx.ConnConfig
+	before  func(context.Context, *pgx.ConnConfig) error // a connection is made; may be nil
+	create  bool
+	history time.Duration
+	log     *slog.Logger
 }
 
 var _ stored.Backend = (*Backend)(nil)
@@ -78,8 +84,15 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
+	own := c.Copy()
+	own.ConnConfig, own.MaxConns, own.MinConns = upkeepOf(c), 1, 0
+	adding, err := pgxpool.NewWithConfig(context.Background(), own)
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
 	b := &Backend{
-		pool: pool, upkeep: upkeepOf(c), before: c.BeforeConnect, create: o.Create,
+		pool: pool, adding: adding, upkeep: upkeepOf(c), before: c.BeforeConnect, create: o.Create, history: o.History,
 		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 	}
 	b.tables = tables.Keep(b.look)
@@ -93,6 +106,7 @@ func (b *Backend) Check(ctx context.Context) error { return b.tables.Wait(ctx) }
 func (b *Backend) Close() error {
 	b.tables.Close()
 	b.pool.Close()
+	b.adding.Close()
 	return nil
 }
 

@@ -84,3 +84,12 @@ func runBackend(t *testing.T, serializable bool) {
 		}
 	})
 }
+
+func schema(t testing.TB, from int) string {
+	t.Helper()
+	text, err := postgres.Schema(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

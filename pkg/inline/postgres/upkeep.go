@@ -20,16 +20,19 @@ var schemaSQL string
 //go:embed sweep.sql
 var sweepSQL string
 
-// migrations change the tables from one version to the next; the first makes them.
-var migrations = []string{schemaSQL}
+//go:embed schema_2.sql
+var schema2SQL string
 
-// Schema is the SQL that makes the tables.
-func Schema() string { return schemaSQL }
+// migrations change the tables from one version to the next; the first makes them.
+var migrations = tables.Migrations{schemaSQL, schema2SQL}
+
+// Schema is the SQL that brings tables of a version to the newest one; it makes those of version 0.
+func Schema(from int) (string, error) { return migrations.From(from) }
 
 const (
 	upkeepTimeout = 30 * time.Second    // of one statement
 	lockID        = 0x77656972_696e6c6e // weirinln
-	command       = "weir inline schema postgres | psql DATABASE"
+	command       = "weir inline schema postgres%s | psql DATABASE"
 )
 
 func upkeepOf(c *pgxpool.Config) *pgx.ConnConfig {
@@ -74,7 +77,12 @@ func (b *Backend) prepare(ctx context.Context, c *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	if old, err := tables.Migrate(version, len(migrations), b.create, command); !old || err != nil {
+	if b.history > 0 {
+		if err := isUTF8(ctx, c); err != nil {
+			return err
+		}
+	}
+	if old, err := migrations.Due(version, tables.Needed(b.history), b.create, command); !old || err != nil {
 		return err
 	}
 	return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
@@ -87,7 +95,7 @@ func (b *Backend) prepare(ctx context.Context, c *pgx.Conn) error {
 		}
 		for _, migration := range migrations[min(version, len(migrations)):] {
 			if _, err := tx.Exec(ctx, migration); err != nil {
-				return fmt.Errorf("the tables of inline limits cannot be made: %w; run: %s", err, command)
+				return migrations.Failed(version, err, command)
 			}
 		}
 		return nil
@@ -105,7 +113,19 @@ func versionOf(ctx context.Context, c *pgx.Conn) (version int, err error) {
 	return version, err
 }
 
-// sweep deletes the cells that have expired, unless another process does.
+var errEncoding = errors.New("a history of attempts needs a database whose encoding is UTF8; make one, or leave inline.history out")
+
+// isUTF8 checks that a database can have all keys as texts.
+func isUTF8(ctx context.Context, c *pgx.Conn) error {
+	var encoding string
+	err := c.QueryRow(ctx, "SHOW server_encoding").Scan(&encoding)
+	if err == nil && encoding != "UTF8" {
+		return fmt.Errorf("%w (it is %s)", errEncoding, encoding)
+	}
+	return err
+}
+
+// sweep deletes the cells and the history that have expired, unless another process does.
 func (b *Backend) sweep(ctx context.Context, c *pgx.Conn) error {
 	var mine bool
 	if err := c.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(lockID)).Scan(&mine); err != nil || !mine {
@@ -116,12 +136,29 @@ func (b *Backend) sweep(ctx context.Context, c *pgx.Conn) error {
 		var gone int64
 		err := c.QueryRow(ctx, sweepSQL, after, tables.SweepPage).Scan(&after, &gone)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
+			return b.retain(ctx, c)
 		}
 		if err != nil {
 			return err
 		}
 		if !tables.Sleep(ctx, tables.SweepPause) {
+			return ctx.Err()
+		}
+	}
+}
+
+// retain deletes the rows of the history that are too old.
+func (b *Backend) retain(ctx context.Context, c *pgx.Conn) error {
+	if b.history == 0 {
+		return nil
+	}
+	for after := new(time.Time{}); ; {
+		var gone int64
+		var last *time.Time
+		if err := c.QueryRow(ctx, retainSQL, after, b.history.Milliseconds(), tables.SweepPage).Scan(&gone, &last); err != nil || last == nil {
+			return err
+		}
+		if after = last; !tables.Sleep(ctx, tables.SweepPause) {
 			return ctx.Err()
 		}
 	}

@@ -1,6 +1,9 @@
 package stored
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // A Backend keeps cells, and changes several of them as one step if none has moved. It knows nothing of limits, and
 // keeps no state of its own but connections. Any number of goroutines, and of processes, use one database.
@@ -33,6 +36,15 @@ type Commit struct {
 	At      int64 // microseconds since 1970: the database's time, as far as the caller knows
 	Slack   int64 // microseconds
 	Changes []Change
+
+	// A Backend that is a History does these with the changes, or not at all.
+	Attempts    []Attempt
+	Settlements []Settlement
+}
+
+// Writes reports whether the commit writes anything, or only asks whether the cells are as was decided on.
+func (c *Commit) Writes() bool {
+	return len(c.Attempts) > 0 || len(c.Settlements) > 0 || slices.ContainsFunc(c.Changes, func(change Change) bool { return change.Next != 0 })
 }
 
 // A Change of one cell.

@@ -228,6 +228,11 @@ func (s *Store) decideOn(k *key, cell known, batch []*op, c *Commit) (next known
 		if o.sent {
 			c.Changes = append(c.Changes, change)
 		}
+		if s.config.History {
+			if err := o.note(k.name, now, c); err != nil {
+				return cell, err
+			}
+		}
 	}
 
 	own := &c.Changes[0]

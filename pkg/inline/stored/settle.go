@@ -67,9 +67,18 @@ func (s *Store) settle(ctx context.Context, id inline.ID, prefix string, cost in
 
 // ruleOf is the rule of a key by its cell's name, or nil.
 func (s *Store) ruleOf(name string) *inline.Rule {
-	rule, _, isKey := strings.Cut(name, "\x00")
-	if !isKey || rule == "" || s.config.Rule == nil {
+	rule, _ := splitName(name)
+	if rule == "" || s.config.Rule == nil {
 		return nil
 	}
-	return s.config.Rule(rule[1:])
+	return s.config.Rule(rule)
+}
+
+// splitName is what nameOf has joined; of another name both are empty.
+func splitName(name string) (rule, key string) {
+	rule, key, isKey := strings.Cut(name, "\x00")
+	if !isKey || rule == "" {
+		return "", ""
+	}
+	return rule[1:], key
 }

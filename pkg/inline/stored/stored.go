@@ -82,6 +82,8 @@ type Config struct {
 	// Slack is how old a decision may be when the database commits it; 20 ms unless given. It should not be less than the
 	// time that callers wait.
 	Slack time.Duration
+	// History has commits write the rows of attempts: the Backend is a History.
+	History bool
 }
 
 // A Store decides in a database.

@@ -131,19 +131,6 @@ func (k *Keeper) Missing(why error) {
 	sleep.Wake(k.wake)
 }
 
-// Migrate reports whether tables of a version, 0 without any, are to be brought to the version that is known.
-func Migrate(version, known int, create bool, command string) (bool, error) {
-	switch {
-	case version == known:
-		return false, nil
-	case version > known:
-		return false, fmt.Errorf("%w: they have version %d, and this one knows %d", errNewer, version, known)
-	case !create:
-		return false, fmt.Errorf("%w (version %d of %d); run: %s", ErrMissing, version, known, command)
-	}
-	return true, nil
-}
-
 // Pause waits a random moment before a further try. It reports false if there is none.
 func Pause(ctx context.Context, try int) bool {
 	if try >= MostTries {

@@ -1,0 +1,228 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/pkg/inline"
+	"weir/pkg/inline/inlinetest"
+	"weir/pkg/inline/mysql"
+	"weir/pkg/inline/stored"
+	"weir/pkg/window"
+	"weir/test/sqlserver"
+	"weir/test/wait"
+)
+
+func TestAHistory(t *testing.T) {
+	s := sqlserver.MariaDB(t, "--default-time-zone=+05:30")
+	inlinetest.RunHistory(t, func(t *testing.T) *inlinetest.HistoryPlace {
+		p := newPlace(t, s)
+		return &inlinetest.HistoryPlace{
+			BackendPlace: inlinetest.BackendPlace{
+				Open: func(t testing.TB) stored.Backend {
+					return (&place{t, p.dsn}).open(mysql.Options{Connections: 8, Budget: time.Second, History: time.Hour})
+				},
+				Restart: func() { s.Kill(); s.Restart() },
+			},
+			Rows: func(t testing.TB) []inlinetest.Row { return rows(t, p.dsn) },
+		}
+	})
+}
+
+// rows are those of the history.
+func rows(t testing.TB, dsn string) (all []inlinetest.Row) {
+	t.Helper()
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	found, err := db.QueryContext(context.Background(), "SELECT id, `rule`, `key`, part, at, cost, verdict, limit_text, remaining, COALESCE(store, ''), settled, COALESCE(settled_at, at) FROM weir_inline_history")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer found.Close()
+	for found.Next() {
+		var r inlinetest.Row
+		var id []byte
+		var at, settledAt string
+		if err := found.Scan(&id, &r.Rule, &r.Key, &r.Part, &at, &r.Cost, &r.Verdict, &r.Limit, &r.Remaining, &r.Store, &r.Settled, &settledAt); err != nil {
+			t.Fatal(err)
+		}
+		copy(r.ID[:], id)
+		if r.At = milliseconds(t, at); r.Settled != nil {
+			r.SettledAt = milliseconds(t, settledAt)
+		}
+		all = append(all, r)
+	}
+	if err := found.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func milliseconds(t testing.TB, text string) int64 {
+	t.Helper()
+	at, err := time.Parse(time.DateTime, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at.UnixMilli()
+}
+
+// hour is a Backend with a history of an hour, whose commits may take long.
+func (p *place) hour() *mysql.Backend {
+	return p.open(mysql.Options{History: time.Hour, Budget: time.Minute})
+}
+
+// A history that is locked ends a commit after its budget, and nothing of it is done. Commits that write no row, as of
+// attempts that are refused, do not wait; rows that are added wait by themselves.
+func TestALockedHistory(t *testing.T) {
+	p := newPlace(t, sqlserver.MariaDB(t))
+	b := p.open(mysql.Options{History: time.Hour, Budget: 200 * time.Millisecond, Connections: 1})
+	db, err := sql.Open("mysql", p.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	c, err := db.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.ExecContext(ctx, "LOCK TABLES weir_inline_history WRITE"); err != nil {
+		t.Fatal(err)
+	}
+	row := stored.Attempt{ID: inline.ID{1}, Rule: "quota", Key: "a", At: time.Now().UnixMilli(), Cost: 1, Verdict: "admitted", Limit: "5/min"}
+	added := make(chan error, 1)
+	go func() {
+		other := row
+		other.ID, other.Verdict = inline.ID{2}, "refused"
+		added <- b.Add(ctx, []stored.Attempt{other})
+	}()
+	with := func(change stored.Change) error {
+		_, now, err := b.Read(ctx, 0, nil)
+		if err != nil {
+			return err
+		}
+		r, err := b.Commit(ctx, &stored.Commit{At: now, Slack: time.Minute.Microseconds(), Changes: []stored.Change{change}, Attempts: []stored.Attempt{row}})
+		if err == nil && !r.Done {
+			t.Errorf("%+v", r)
+		}
+		return err
+	}
+	for range 3 {
+		if err := with(set("a", 0, 1)); err == nil || !strings.Contains(err.Error(), "max_statement_time") {
+			t.Errorf("a row is written to a table that is locked: %v", err)
+		}
+	}
+	if r, err := commit(b, time.Minute, stored.Change{Name: "a"}); err != nil || !r.Done {
+		t.Errorf("a commit without rows: %+v, %v", r, err)
+	}
+	if _, err := c.ExecContext(ctx, "UNLOCK TABLES"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-added; err != nil {
+		t.Error(err)
+	}
+	wait.Until(t, "the commit is done", func() bool { return with(set("a", 0, 1)) == nil })
+	if all := rows(t, p.dsn); len(all) != 2 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// Rows that are older than the history are deleted, and no others. The zone of the server changes nothing.
+func TestRetention(t *testing.T) {
+	p := newPlace(t, sqlserver.MariaDB(t, "--default-time-zone=-07:00"))
+	b := p.hour()
+	exec(t, p.dsn, `INSERT INTO weir_inline_history (at, id, `+"`rule`, `key`"+`, part, cost, verdict, limit_text, remaining)
+		SELECT UTC_TIMESTAMP(3) - INTERVAL seq SECOND, UNHEX(MD5(seq)), 'quota', 'a', 0, 1, 'admitted', '5/min', 0 FROM seq_1_to_9000`)
+	sweep(t, b, func() bool { return query[int](t, p.dsn, "SELECT count(*) FROM weir_inline_history") < 4000 })
+	if n := query[int](t, p.dsn, "SELECT count(*) FROM weir_inline_history"); n < 3500 || n > 3599 {
+		t.Errorf("%d rows are left of an hour", n)
+	}
+	if n := query[int](t, p.dsn, "SELECT count(*) FROM weir_inline_history WHERE at < UTC_TIMESTAMP(3) - INTERVAL 61 MINUTE"); n != 0 {
+		t.Errorf("%d rows are too old", n)
+	}
+}
+
+// Tables of version 1 are enough without a history. One that is turned on brings them to version 2, or says what to run.
+func TestTablesWithoutHistory(t *testing.T) {
+	p := newPlace(t, sqlserver.MariaDB(t))
+	exec(t, p.dsn, strings.Replace(schema(t, 0), schema(t, 1), "", 1))
+	version := "SELECT version FROM weir_inline_schema"
+	p.open(mysql.Options{})
+	if n := query[int](t, p.dsn, version); n != 1 {
+		t.Errorf("without a history they have version %d", n)
+	}
+
+	b, err := mysql.Open(mysql.Options{DSN: p.dsn, History: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	wait.Until(t, "it says what to run", func() bool {
+		within, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+		defer cancel()
+		err := b.Check(within)
+		return err != nil && strings.Contains(err.Error(), "weir inline schema mysql --from 1 | mariadb")
+	})
+	p.hour()
+	if n := query[int](t, p.dsn, version); n != 2 {
+		t.Errorf("with a history they have version %d", n)
+	}
+	wait.Until(t, "the others find them", func() bool { return b.Check(ctx) == nil })
+	if _, err := mysql.Schema(2); err == nil {
+		t.Error("there is no change of the newest version")
+	}
+}
+
+// These rights are enough for the history, as the documentation says.
+func TestLeastRightsOfTheHistory(t *testing.T) {
+	s := sqlserver.MariaDB(t)
+	p := newPlace(t, s)
+	exec(t, p.dsn, schema(t, 0))
+	name := p.dsn[strings.LastIndex(p.dsn, "/")+1:]
+	s.Admin(t, "CREATE USER least@'%' IDENTIFIED BY 'secret'", "GRANT SELECT ON "+name+".weir_inline_schema TO least@'%'",
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON "+name+".weir_inline_cells TO least@'%'",
+		"GRANT SELECT, INSERT, UPDATE, DELETE ON "+name+".weir_inline_history TO least@'%'")
+	b, err := mysql.Open(mysql.Options{
+		DSN: "tcp(" + s.Addr + ")/" + name, User: "least", Budget: time.Minute,
+		ReadPassword: func() (string, error) { return "secret", nil }, History: time.Hour, Create: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	find := inlinetest.Rules{inlinetest.NewRule(t, "quota", window.Sliding, window.Limit{Hits: 5, Per: time.Hour})}
+	store := stored.New(stored.Config{Backend: b, History: true, Rule: find.Find})
+	defer store.Close()
+	var v inline.Verdict
+	if err := store.Take(ctx, &v, []inline.Want{{Rule: find[0], Key: []byte("a"), Cost: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	old := stored.Attempt{ID: inline.ID{1}, Verdict: "refused", At: 1_000_000_000_000}
+	err = errors.Join(store.Settle(ctx, v.Attempt, 0), b.Add(ctx, []stored.Attempt{old}))
+	if err != nil {
+		t.Error(err)
+	}
+	sweep(t, b, func() bool { return len(rows(t, p.dsn)) == 1 })
+	if all := rows(t, p.dsn); all[0].Settled == nil {
+		t.Errorf("%+v", all)
+	}
+}
+
+// sweep sweeps until it is done: at its start a Backend sweeps by itself, and only one does at a time.
+func sweep(t *testing.T, b *mysql.Backend, done func() bool) {
+	t.Helper()
+	wait.Until(t, "it is swept", func() bool {
+		if err := b.SweepNow(ctx); err != nil {
+			t.Fatal(err)
+		}
+		return done()
+	})
+}
