@@ -224,6 +224,7 @@ func TestRefusedAttemptsBlockOnKafka(t *testing.T) {
 		t.Fatalf("the sixth after a restart gets %d", got)
 	}
 	awaitRecords(15)
+	runs(t, exit.Done, "  15 attempts of 2 keys, ", "compare", "sign-in", "--from", "1h", "--algorithms", "token", "--config", filepath.Join(one, "weir.yaml"))
 	_ = p.Process.Kill()
 	_ = p.Wait()
 
