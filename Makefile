@@ -65,6 +65,10 @@ bench-peers: ## measure Weir next to what people use today, on a log that grows 
 		go test -run '^$$' -bench 'Peers/(goaccess|fail2ban|crowdsec)|FileToBlocklist' -benchtime 1x -timeout 60m -v ./test/bench; \
 	} | go run ./test/bench/table
 
+.PHONY: bench-ratelimit
+bench-ratelimit: ## measure rate limits over gRPC next to Envoy's rate limit service, with one Redis; makes a table
+	@set -o pipefail; WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench RateLimit -benchtime 1x -timeout 30m ./test/bench | go run ./test/bench/table
+
 .PHONY: e2e
 e2e: ## race-built daemons, a real Kafka, Redis and nginx: who asks for too much is refused, and let in again
 	WEIR_LONG=1 WEIR_REQUIRE_REAL=1 go test -count 1 -timeout 15m ./test/e2e

@@ -48,7 +48,7 @@ const (
 	maxConnections = 2_000
 	maxPerAddress  = 1_000 // without a key
 	maxStreams     = 100   // calls at once in one connection; Envoy opens further ones
-	streamWorkers  = 16    // goroutines that serve one call after the other; new ones would let their stacks grow each time
+	streamWorkers  = 128   // goroutines that serve one call after the other; new ones would let their stacks grow each time
 	maxCalls       = 4_096 // calls at once
 	maxWaiting     = 16_384
 	maxCallsOf     = 2_048 // of one address without a key, those that wait included

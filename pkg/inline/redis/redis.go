@@ -9,8 +9,10 @@
 // The configuration of Redis decides how many writes a failure or a failover may lose. A server that evicts keys would
 // silently lose counts, so Check refuses one whose maxmemory-policy is not noeviction.
 //
-// The package repeats no call, except those that a Cluster redirects, and after NOSCRIPT with the script's text. It
-// starts no goroutines of its own; its client does, until Close.
+// The package repeats no call, except those that a Cluster redirects, and after NOSCRIPT with the script's text.
+// Commits that come while another is under way share a round trip, except in a Cluster: there the client would repeat
+// what a connection has lost. Each such round trip has a goroutine, and Close waits for it. The client has goroutines of
+// its own, until Close.
 package redis
 
 import (
@@ -32,8 +34,9 @@ type Options = redis.Options
 
 // A Backend is cells in Redis.
 type Backend struct {
-	client goredis.UniversalClient
-	prefix string
+	client   goredis.UniversalClient
+	prefix   string
+	together *together // nil in a Cluster
 }
 
 var _ stored.Backend = (*Backend)(nil)
@@ -44,14 +47,32 @@ func Open(o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Backend{client, cmp.Or(o.Prefix, "weir:inline:")}, nil
+	b := &Backend{client: client, prefix: cmp.Or(o.Prefix, "weir:inline:")}
+	if one, ok := client.(*goredis.Client); ok {
+		b.together = &together{client: one, script: commit, places: make(chan struct{}, roundTrips)}
+	}
+	return b, nil
 }
 
 // Check reports whether Redis can be reached and keeps its data.
 func (b *Backend) Check(ctx context.Context) error { return redis.CheckClient(ctx, b.client) }
 
 // Close ends the connections.
-func (b *Backend) Close() error { return b.client.Close() }
+func (b *Backend) Close() error {
+	err := b.client.Close()
+	if b.together != nil {
+		b.together.rounds.Wait()
+	}
+	return err
+}
+
+// run runs commit.
+func (b *Backend) run(ctx context.Context, keys []string, args []any) ([]any, error) {
+	if b.together != nil {
+		return b.together.run(ctx, keys, args)
+	}
+	return commit.Run(ctx, b.client, keys, args...).Slice()
+}
 
 // commit has as arguments At and Slack in microseconds, then three of each key: the version that it must have, or
 // nothing; the new value, or nothing; and when that expires in milliseconds. It returns whether the changes are done, the
@@ -101,7 +122,7 @@ func (b *Backend) Commit(ctx context.Context, c *stored.Commit) (r stored.Result
 		args = append(args, versionBytes(change.Decided), valueOf(change), change.Expires)
 	}
 
-	reply, err := commit.Run(ctx, b.client, keys, args...).Slice()
+	reply, err := b.run(ctx, keys, args)
 	if err != nil {
 		return r, fmt.Errorf("committing to Redis: %w", err)
 	}

@@ -1,6 +1,6 @@
 // Table makes a table of the output of benchmarks that compare programs:
 //
-//	go test -bench 'Peers|River|FileToBlocklist|Live' ./test/bench | go run ./test/bench/table
+//	go test -bench 'Peers|River|FileToBlocklist|Live|RateLimit' ./test/bench | go run ./test/bench/table
 //	go test -bench Takeover ./test/crash | go run ./test/bench/table
 //
 // It copies its input to standard error. For a program that ran more than once it prints the median of its figures, and
@@ -61,6 +61,7 @@ type column struct {
 
 var columns = []column{
 	{"lines/s", "lines/s", speed},
+	{"requests/s", "requests/s", speed},
 	{"CPU s per million", "cpu-s/million", seconds},
 	{"of Kafka", "kafka-cpu-s/million", seconds},
 	{"of Redis", "redis-cpu-s/million", seconds},
