@@ -16,10 +16,12 @@ import (
 
 // A BackendPlace is a database of one test, which is new and empty. A function that it does not have is nil, and not tried.
 type BackendPlace struct {
-	Open    func(t testing.TB) stored.Backend // each as of another process; the test's end closes it
-	Restart func()                            // kills the database and starts it again; it loses nothing
-	Pause   func() (resume func())            // the database hangs
-	Forget  func()                            // it forgets what it has prepared, as scripts
+	Open   func(t testing.TB) stored.Backend // each as of another process; the test's end closes it
+	Name   string                            // by which a process opens it in Child; empty if none can
+	Kill   func() (start func())             // kills the database; it loses nothing
+	Pause  func() (resume func())            // the database hangs
+	Forget func()                            // it forgets what it has prepared, as scripts
+	Brief  bool                              // the same database was tested at length in another form
 }
 
 // store is a Store as of another process. It has found the database's clock.
@@ -47,6 +49,8 @@ func RunBackend(t *testing.T, open func(t *testing.T) *BackendPlace) {
 		{"two write at the same time", twoWrite},
 		{"killed", killed},
 		{"hangs", hangs},
+		{"away under load", away},
+		{"several processes", severalProcesses},
 		{"forgets", forgets},
 		{"its clock steps", clockSteps},
 		{"it loses its last writes", losesWrites},
@@ -55,7 +59,11 @@ func RunBackend(t *testing.T, open func(t *testing.T) *BackendPlace) {
 	}
 	Run(t, func(t *testing.T) *Place {
 		p := open(t)
-		return &Place{Open: func(o Options) inline.Store { return p.store(t, o) }}
+		attempts := 1500
+		if p.Brief {
+			attempts = 500
+		}
+		return &Place{Open: func(o Options) inline.Store { return p.store(t, o) }, Attempts: attempts, Brief: p.Brief}
 	})
 }
 

@@ -243,8 +243,8 @@ func eachOnce(t *testing.T, p *HistoryPlace) {
 	}
 	time.Sleep(200 * time.Millisecond)
 	for range 2 {
-		if p.Restart != nil {
-			p.Restart()
+		if p.Kill != nil {
+			p.Kill()()
 		}
 		time.Sleep(300 * time.Millisecond)
 	}

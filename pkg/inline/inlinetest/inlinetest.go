@@ -17,6 +17,10 @@ type Place struct {
 	Open func(o Options) inline.Store
 	// Alone is of a place that only one process can use.
 	Alone bool
+	// Attempts is how many are compared with windows that are asked directly; 4000 unless given.
+	Attempts int
+	// Brief is of a place whose kind has been tested at length in another.
+	Brief bool
 }
 
 // Options of a Store.

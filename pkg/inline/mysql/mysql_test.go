@@ -17,7 +17,14 @@ import (
 	"weir/test/sqlserver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if inlinetest.Child(func(dsn string) (stored.Backend, error) {
+		return mysql.Open(mysql.Options{DSN: dsn, Connections: 8, Budget: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	}) {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A place is a database of its own, and thus new and empty.
 type place struct {
@@ -74,8 +81,9 @@ func TestABackend(t *testing.T) {
 			Open: func(t testing.TB) stored.Backend {
 				return (&place{t, p.dsn}).open(mysql.Options{Connections: 8, Budget: 5 * time.Second})
 			},
-			Restart: func() { s.Kill(); s.Restart() },
-			Pause:   s.Pause,
+			Name:  p.dsn,
+			Kill:  func() func() { s.Kill(); return s.Restart },
+			Pause: s.Pause,
 		}
 	})
 }

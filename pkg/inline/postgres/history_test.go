@@ -27,7 +27,7 @@ func TestAHistory(t *testing.T) {
 				Open: func(t testing.TB) stored.Backend {
 					return (&place{t, p.url}).open(postgres.Options{Connections: 8, Budget: time.Second, History: time.Hour})
 				},
-				Restart: func() { s.Kill(); s.Restart() },
+				Kill: func() func() { s.Kill(); return s.Restart },
 			},
 			Rows: func(t testing.TB) []inlinetest.Row { return rows(t, p.url) },
 		}

@@ -17,7 +17,14 @@ import (
 	"weir/test/sqlserver"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if inlinetest.Child(func(url string) (stored.Backend, error) {
+		return postgres.Open(postgres.Options{URL: url, Connections: 8, Budget: 5 * time.Second, Log: slog.New(slog.DiscardHandler)})
+	}) {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // A place is a schema of its own, and thus new and empty.
 type place struct {
@@ -79,8 +86,10 @@ func runBackend(t *testing.T, serializable bool) {
 			Open: func(t testing.TB) stored.Backend {
 				return (&place{t, p.url}).open(postgres.Options{Serializable: serializable, Connections: 8, Budget: 5 * time.Second})
 			},
-			Restart: func() { s.Kill(); s.Restart() },
-			Pause:   s.Pause,
+			Name:  p.url,
+			Kill:  func() func() { s.Kill(); return s.Restart },
+			Pause: s.Pause,
+			Brief: serializable,
 		}
 	})
 }

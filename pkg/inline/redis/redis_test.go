@@ -12,7 +12,12 @@ import (
 	"weir/pkg/inline/stored"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if inlinetest.Child(func(url string) (stored.Backend, error) { return Open(Options{URL: url}) }) {
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var ctx = context.Background()
 
@@ -30,10 +35,11 @@ func TestInRedis(t *testing.T) {
 	inlinetest.RunBackend(t, func(t *testing.T) *inlinetest.BackendPlace {
 		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 		return &inlinetest.BackendPlace{
-			Open:    func(t testing.TB) stored.Backend { return open(t, Options{URL: "redis://" + server.Addr}) },
-			Restart: func() { server.Kill(); server.Restart() },
-			Pause:   server.Pause,
-			Forget:  func() { server.Client.ScriptFlush(ctx) },
+			Open:   func(t testing.TB) stored.Backend { return open(t, Options{URL: "redis://" + server.Addr}) },
+			Name:   "redis://" + server.Addr,
+			Kill:   func() func() { server.Kill(); return server.Restart },
+			Pause:  server.Pause,
+			Forget: func() { server.Client.ScriptFlush(ctx) },
 		}
 	})
 }
@@ -47,7 +53,7 @@ func TestInACluster(t *testing.T) {
 	inlinetest.RunBackend(t, func(*testing.T) *inlinetest.BackendPlace {
 		place++
 		o := Options{URL: "redis://" + strings.Join(addresses, ","), Prefix: strings.Repeat("x", place)}
-		return &inlinetest.BackendPlace{Open: func(t testing.TB) stored.Backend { return open(t, o) }}
+		return &inlinetest.BackendPlace{Open: func(t testing.TB) stored.Backend { return open(t, o) }, Brief: true}
 	})
 }
 
@@ -58,6 +64,6 @@ func TestWatchedBySentinels(t *testing.T) {
 	inlinetest.RunBackend(t, func(*testing.T) *inlinetest.BackendPlace {
 		place++
 		o := Options{URL: "redis://" + sentinel.Addr + "?master=weir-master", Prefix: strings.Repeat("x", place)}
-		return &inlinetest.BackendPlace{Open: func(t testing.TB) stored.Backend { return open(t, o) }}
+		return &inlinetest.BackendPlace{Open: func(t testing.TB) stored.Backend { return open(t, o) }, Brief: true}
 	})
 }
