@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/pkg/inline/inlinetest"
 	"weir/pkg/inline/mysql"
 	"weir/pkg/inline/stored"
 	"weir/pkg/window"
@@ -57,4 +58,12 @@ func BenchmarkCommit(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "commits/s")
 		})
 	}
+}
+
+func BenchmarkHistory(b *testing.B) {
+	s := sqlserver.MariaDB(b, "--innodb-flush-log-at-trx-commit=1")
+	open := func(history time.Duration) *mysql.Backend {
+		return newPlace(b, s).open(mysql.Options{Connections: benchCallers, Budget: time.Minute, History: history})
+	}
+	inlinetest.BenchmarkHistory(b, open(time.Hour), open(0))
 }

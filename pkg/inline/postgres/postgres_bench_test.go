@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/pkg/inline/inlinetest"
 	"weir/pkg/inline/postgres"
 	"weir/pkg/inline/stored"
 	"weir/pkg/window"
@@ -79,4 +80,12 @@ func pgbench(b *testing.B, program, url string, state []byte) (rate float64) {
 		b.Fatal(err)
 	}
 	return rate
+}
+
+func BenchmarkHistory(b *testing.B) {
+	s := sqlserver.Postgres(b, "fsync=on")
+	open := func(history time.Duration) *postgres.Backend {
+		return newPlace(b, s).open(postgres.Options{Connections: benchCallers, Budget: time.Minute, History: history})
+	}
+	inlinetest.BenchmarkHistory(b, open(time.Hour), open(0))
 }
