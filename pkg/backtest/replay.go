@@ -10,6 +10,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -255,7 +256,7 @@ func (r *replay) add(line []byte) {
 		r.report.Unread++
 		return
 	}
-	one := replayed{from: r.words.number(r.line.From), order: r.line.Order, at: int64(r.line.Time), rule: -1, cost: r.line.Cost, first: int32(len(r.takes)), without: r.line.Store != ""}
+	one := replayed{from: r.words.number(r.line.From), order: r.line.Order, at: int64(r.line.Time), rule: -1, cost: r.line.Cost, first: int32(len(r.takes)), without: r.line.Store != "" || r.refusedByQueue()}
 	if one.order == 0 {
 		one.from = r.words.number("") // counted in a store that all enforcers share
 	}
@@ -283,6 +284,13 @@ func (r *replay) add(line []byte) {
 	}
 	r.records = append(r.records, one)
 	r.report.First, r.report.Last = min(r.report.First, Instant(one.at)), max(r.report.Last, Instant(one.at))
+}
+
+// refusedByQueue reports whether a queue has refused the attempt that was read: how full it was is not known here.
+func (r *replay) refusedByQueue() bool {
+	return slices.ContainsFunc(r.line.Takes, func(t attempts.Take) bool {
+		return t.Verdict == attempts.Refused && strings.HasSuffix(t.Limit, " queued")
+	})
 }
 
 // sort puts the records into the order in which they were decided, and drops those that were written twice.

@@ -182,6 +182,25 @@ func TestAReplayGivesTheSameVerdicts(t *testing.T) {
 	}
 }
 
+// What a queue has refused is taken as given, and counts nothing: the limits would have admitted it.
+func TestAReplayOfWhatAQueueRefused(t *testing.T) {
+	set := parseRules(t, `rules: [{name: jobs, key: ip, limits: [2/h], queue: {redis_stream: jobs, at_most: 1}, inline: true, on_error: refuse}]`)
+	var lines [][]byte
+	for n := range 6 {
+		r := attempts.Record{Kind: attempts.Attempt, Time: attempts.Instant(1_772_524_800_000 + n), From: "one", Sequence: uint64(n + 1),
+			Takes: []attempts.Take{{Rule: "jobs", Key: "192.0.2.1", Cost: 1, Verdict: attempts.Refused, Limit: "1 queued"}}}
+		if n > 3 {
+			r.Admitted, r.Takes[0].Verdict, r.Takes[0].Limit = true, attempts.Admitted, "2/h"
+		}
+		lines = append(lines, append(attempts.AppendSequence(r.Append(nil), r.Sequence), '\n'))
+	}
+	report := replayOf(t, set, lines...)
+	sameAsGiven(t, report)
+	if got := report.Rules[0].Verdicts; got[attempts.Refused] != 4 || got[attempts.Admitted] != 2 {
+		t.Errorf("%v", got)
+	}
+}
+
 // Attempts that are decided at the same time have an order, too.
 func TestAReplayOfManyCallers(t *testing.T) {
 	set := parseRules(t, `rules: [{name: a, key: ip, limits: [50/s], inline: true}, {name: b, key: ip, limits: [70/s], algorithm: token, inline: true}]`)

@@ -56,6 +56,9 @@ func (e *Enforcer) countsOf(w http.ResponseWriter, r *http.Request) error {
 	var none window.State
 	count := func(s *window.State, at int64) {
 		for j, limit := range of.Limits {
+			if limit.Queued { // its consumers know
+				continue
+			}
 			one := limitCounts{Limit: limit.Text, Count: l.enforced.Policy.Count(s, j, at)}
 			if one.Count > 0 {
 				one.Clears = new(time.UnixMilli(l.enforced.Policy.Clears(s, j, at, limit.Per)).UTC())
@@ -137,6 +140,9 @@ func (e *Enforcer) heaviest(ruling *ruling, name string, n int) []heavyKey {
 	e.memory.All(rules, func(of *inline.Rule, key string, s *window.State, at int64) {
 		one := heavyKey{Rule: of.Name, Key: key}
 		for j, limit := range ruling.Rules.Rules[indexes[of]].Limits {
+			if limit.Queued {
+				continue
+			}
 			count := of.Policy.Count(s, j, at)
 			if share := float64(count) / float64(limit.Hits); share > one.Share {
 				one.Limit, one.Count, one.Share = limit.Text, count, share

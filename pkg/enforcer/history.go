@@ -22,7 +22,6 @@ import (
 	"weir/pkg/hit"
 	"weir/pkg/inline"
 	"weir/pkg/request"
-	"weir/pkg/window"
 )
 
 // A History is the topic of attempts at inline rules.
@@ -112,7 +111,7 @@ func (h *history) attempted(r *ruling, t *attempt, now int64) {
 	for j := range t.wants {
 		w, taken := &t.wants[j], &v.Taken[j]
 		one := attempts.Take{Rule: w.Rule.Name, Key: string(w.Key), Cost: w.Cost, Verdict: verdictOf(r, t, j), Limit: r.limits[t.rules[j]].policies[taken.Limit].limit, Remaining: taken.Remaining}
-		if taken.Again != window.Never {
+		if isKnown(taken.Again) {
 			one.Again = attempts.Instant(taken.Again)
 		}
 		takes = append(takes, one)

@@ -55,8 +55,8 @@ func newLimits(of *rule.Rule, m *metrics, enforcers int, before *ruling) (limits
 		}
 	}
 
-	l.enforced = &inline.Rule{Name: of.Name, Policy: counts, Limits: texts, Shadow: of.Mode == rule.Shadow, OnError: of.OnError}
-	l.shadow = &inline.Rule{Name: of.Name, Policy: counts, Limits: texts, Shadow: true, OnError: of.OnError}
+	l.enforced = &inline.Rule{Name: of.Name, Policy: counts, Limits: texts, Shadow: of.Mode == rule.Shadow, OnError: of.OnError, Queue: of.Queue}
+	l.shadow = &inline.Rule{Name: of.Name, Policy: counts, Limits: texts, Shadow: true, OnError: of.OnError, Queue: of.Queue}
 	if of.OnError == inline.Local && enforcers > 0 {
 		share, err := l.shareOf(of, enforcers, before)
 		if err != nil {
@@ -117,7 +117,7 @@ func (e *Enforcer) want(a *asking, said *blocklist.Answer, now int64) {
 	}
 	for _, hit := range a.judge.Inline(&a.request) {
 		a.attempt.add(hit.Rule, e.limitsNow(a.ruling, hit.Rule, now), hit.Key, hit.Cost)
-		a.attempt.about.add(&a.request)
+		a.attempt.note(&a.request)
 	}
 }
 
@@ -215,7 +215,7 @@ func (e *Enforcer) describe(header http.Header, r *ruling, t *attempt, now int64
 	}
 	taken, of := &t.verdict.Taken[decides], &r.limits[t.rules[decides]]
 	seconds := ""
-	if taken.Again > taken.At && taken.Again != window.Never { // now may be a little before the instant of the decision
+	if taken.Again > taken.At && isKnown(taken.Again) { // now may be a little before the instant of the decision
 		seconds = strconv.FormatInt(secondsUntil(taken.Again, now), 10)
 	}
 	e.limitHeaders(header, of.policyField, &of.policies[taken.Limit], taken.Remaining, seconds)
@@ -246,7 +246,11 @@ func (e *Enforcer) refuseTake(w http.ResponseWriter, status int, r *ruling, t *a
 	decides := t.verdict.Decides
 	taken := &t.verdict.Taken[decides]
 	detail := "The request costs more than its limit allows at all." // and waiting does not help
-	if taken.Again != window.Never {
+	if taken.Again == inline.NotKnown {
+		w.Header().Set("Retry-After", "1")
+		detail = "The queue is full; it is not known when it has room."
+	}
+	if isKnown(taken.Again) {
 		seconds := strconv.FormatInt(secondsUntil(taken.Again, now), 10)
 		w.Header().Set("Retry-After", seconds)
 		detail = "The request is one too many; the next is admitted in " + seconds + " seconds."

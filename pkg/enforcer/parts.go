@@ -10,7 +10,6 @@ import (
 	"weir/pkg/inline"
 	"weir/pkg/request"
 	"weir/pkg/rule"
-	"weir/pkg/window"
 )
 
 // A Part describes a request by some of its fields, to ask for the inline limits of these.
@@ -125,7 +124,7 @@ func (e *Enforcer) wantPart(a *asking, part int, p *Part, now int64) error {
 		}
 		want := a.attempt.addHighest(i, e.limitsNow(a.ruling, i, now), hit.Key, cost)
 		a.parts = append(a.parts, partWant{part, want})
-		a.attempt.about.add(&a.request)
+		a.attempt.note(&a.request)
 	}
 	if p.Rule == "" {
 		for _, hit := range a.judge.Inline(&a.request) {
@@ -170,7 +169,7 @@ func (p *PartAnswer) of(a *asking, want int) {
 	}
 	next := PartAnswer{Refused: !taken.Admitted, Rule: t.wants[want].Rule.Name, Remaining: taken.Remaining}
 	next.Limit = a.ruling.Rules.Rules[t.rules[want]].Limits[taken.Limit]
-	if taken.Again > taken.At && taken.Again != window.Never {
+	if taken.Again > taken.At && isKnown(taken.Again) {
 		next.Again = time.Duration(max(0, taken.Again-a.request.UnixMilli)) * time.Millisecond
 	}
 	if p.Rule == "" || next.decides(p) {

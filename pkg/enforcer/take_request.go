@@ -15,7 +15,6 @@ import (
 	"weir/pkg/inline"
 	"weir/pkg/request"
 	"weir/pkg/rule"
-	"weir/pkg/window"
 )
 
 // maxTakes bounds the rules of one attempt.
@@ -105,7 +104,7 @@ func (e *Enforcer) wantOne(a *asking, one *oneTake, now int64) (wanted bool, err
 	if wanted {
 		// Two of one key are two attempts, unlike those of two readings of one check.
 		a.attempt.addAlways(i, e.limitsNow(a.ruling, i, now), hit.Key, hit.Cost)
-		a.attempt.about.add(&a.request)
+		a.attempt.note(&a.request)
 	}
 	return wanted, err
 }
@@ -250,7 +249,7 @@ func (o *takeAnswer) taken(t *attempt, j int, l *limits) {
 		return
 	}
 	o.Limit, o.Remaining = l.policies[taken.Limit].limit, &taken.Remaining
-	if taken.Again != window.Never {
+	if isKnown(taken.Again) {
 		again := time.UnixMilli(taken.Again).UTC()
 		o.Again = &again
 	}

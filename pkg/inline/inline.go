@@ -70,7 +70,23 @@ type Rule struct {
 	// nil unless OnError is Local, has this process's share of the limits.
 	OnError OnError
 	Local   *Rule
+
+	Queue *Queue // nil without one
 }
+
+// A Queue is a stream of Redis that an attempt is put into when all limits admit it, if the stream has room. Its consumers
+// remove the entries. Only a Store in Redis has queues.
+type Queue struct {
+	Stream string
+	AtMost int64
+	Limit  int // window.Taken.Limit of an answer that the queue decides
+}
+
+// MostQueued bounds Queue.AtMost.
+const MostQueued = 1_000_000
+
+// NotKnown is when an attempt is admitted that a queue refuses: window.Taken.Again of it.
+const NotKnown = window.Never - 1
 
 // OnError is who answers an attempt: the Store, or what its rules say for the time that the Store fails.
 type OnError uint8
@@ -91,6 +107,9 @@ type Want struct {
 	Rule *Rule
 	Key  []byte
 	Cost int64 // 0 counts nothing
+
+	// Fields are names and values for an entry of the rule's queue, one after the other.
+	Fields []string
 
 	Known bool // TakeOnce found that the attempt had counted this before
 }

@@ -40,6 +40,7 @@ type decidingRule struct {
 	Inline, AlsoLog   bool `json:",omitempty"`
 
 	AtOnce []int         `json:",omitempty"`
+	Queue  string        `json:",omitempty"` // its bound is the last of Limits
 	After  int64         `json:",omitempty"`
 	Within time.Duration `json:",omitempty"`
 }
@@ -78,6 +79,9 @@ func (r *Rule) deciding() decidingRule {
 		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits),
 	}
 
+	if r.Queue != nil {
+		d.Queue = r.Queue.Stream
+	}
 	// Other algorithms have no sub-windows: their default must not decide about the fingerprint.
 	if r.Algorithm.String() == "counter" {
 		d.Subwindows = r.Subwindows

@@ -24,6 +24,7 @@ type Limit struct {
 	window.Limit
 	Text   string // as the user wrote it: 10/min, 5/10s, 20 at once
 	AtOnce bool   // a hit counts until its attempt ends, and for Per at most, which is the rule's lease
+	Queued bool   // of the rule's queue: the entries that it has at most
 }
 
 // String is Text.

@@ -81,6 +81,7 @@ type Rule struct {
 	OnError     inline.OnError     // of an inline rule, while its store fails
 	Lease       time.Duration      // how long a limit at once counts a request that reports no end; 0 without such a limit
 	Try         []window.Algorithm // that judge the attempts of an inline rule too; they decide nothing
+	Queue       *inline.Queue      // of an inline rule; nil without one. Its bound is the last of Limits
 
 	match, cost *expression // nil: every request, one hit
 	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs
@@ -163,9 +164,14 @@ func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) 
 
 // windowConfig is the limits and how they are counted.
 func (r *Rule) windowConfig() window.Config {
-	limits := make([]window.Limit, len(r.Limits))
+	limits := make([]window.Limit, 0, len(r.Limits))
 	for i, limit := range r.Limits {
-		limits[i] = limit.Limit
+		switch {
+		case !limit.Queued:
+			limits = append(limits, limit.Limit)
+		case i == 0: // a window needs a limit, and this one is never reached
+			limits = append(limits, window.Limit{Hits: maxHits, Per: time.Second})
+		}
 	}
 	return window.Config{Algorithm: r.Algorithm, Limits: limits, Subwindows: r.Subwindows, Burst: r.Burst, AtOnce: atOnce(r.Limits)}
 }

@@ -1,6 +1,8 @@
 package rule
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"weir/internal/duration"
@@ -34,6 +36,7 @@ type ruleSpec struct {
 	OnError     onErrorWord       `yaml:"on_error"`
 	Lease       duration.Duration `yaml:"lease"`
 	Try         trySpec           `yaml:"try"`
+	Queue       queueSpec         `yaml:"queue"`
 
 	place, tryPlace yamlfile.Fault
 }
@@ -66,6 +69,9 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	r.place, r.tryPlace = v.Key("name").Place(), v.Key("try").Place()
 	r.checkName(v)
 	for _, needed := range []struct{ key, remedy string }{{"key", "write what to count by, such as key: ip"}, {"limits", "write how many are allowed, such as limits: [10/min]"}} {
+		if needed.key == "limits" && v.Given("queue") {
+			continue
+		}
 		if !v.Given(needed.key) {
 			v.Faultf(needed.remedy, "%s has no %s", r.called(), needed.key)
 		}
@@ -74,6 +80,9 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	// Checks of keys together need keys that could be read: one mistake is reported once.
 	if !v.Key("limits").Faulty() && !v.Key("inline").Faulty() && r.checkAtOnce(v) && !v.Key("algorithm").Faulty() {
 		r.checkLimits(v)
+	}
+	if v.Has("queue") && !v.Key("queue").Faulty() {
+		r.checkQueue(v)
 	}
 	if r.Inline.On {
 		r.checkInline(v)
@@ -126,6 +135,10 @@ func (r *ruleSpec) rule() *Rule {
 		rule.cover, _ = beforehand(rule.match)
 	}
 	rule.ofAttempts = !rule.Inline && rule.match != nil && readsAttempts(rule.match.tree)
+	if q := r.Queue; q.Stream != "" {
+		rule.Queue = &inline.Queue{Stream: q.Stream, AtMost: q.AtMost, Limit: len(r.Limits)}
+		rule.Limits = append(slices.Clone(r.Limits), Limit{Limit: window.Limit{Hits: q.AtMost}, Text: fmt.Sprintf("%d queued", q.AtMost), Queued: true})
+	}
 	rule.refusals = rule.countsRefusals()
 	return rule
 }

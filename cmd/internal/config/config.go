@@ -108,6 +108,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.checkTry()
 	c.warnOfShortRetention()
 	c.warnOfLongLeases()
+	c.checkQueues()
 	c.warnOfUnknownUsers()
 	c.warnOfClaimedFields()
 	c.warnOfNoKeys()
@@ -170,6 +171,20 @@ func (c *Config) warnOfShortRetention() {
 					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: if the store is lost, its counts cannot be restored", c.Kafka.Hits.Retention, r.Name, limit.Text),
 					Remedy: "make kafka.hits.retention longer than the longest limit"})
 			}
+		}
+	}
+}
+
+// checkQueues finds rules with a queue where inline rules do not count in a Redis.
+func (c *Config) checkQueues() {
+	if c.RuleSet == nil || c.Inline.Store.Redis != "" {
+		return
+	}
+	for _, r := range c.RuleSet.Rules {
+		if r.Queue != nil {
+			c.loader.faults = append(c.loader.faults, yamlfile.Fault{File: c.File,
+				What:   fmt.Sprintf("rule %s has a queue in Redis, and inline rules do not count in a Redis", r.Name),
+				Remedy: `write inline: {store: {redis: "redis://host:6379/0"}}, or leave queue out`})
 		}
 	}
 }

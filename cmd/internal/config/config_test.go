@@ -282,3 +282,17 @@ func TestLongLeasesAreWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// A rule with a queue needs a Redis to count in.
+func TestQueuesNeedRedis(t *testing.T) {
+	const rules = `rules: [{name: jobs, key: ip, queue: {redis_stream: jobs, at_most: 10}, inline: true, on_error: refuse}]`
+	for text, want := range map[string]string{
+		"": "rule jobs has a queue in Redis", `inline: {store: {postgres: "postgres://a/b"}}`: "rule jobs has a queue in Redis",
+		`inline: {store: {redis: "redis://a:1"}}`: "",
+	} {
+		_, _, err := config.Read([]byte(rules+"\n"+text), config.Options{File: "weir.yaml"})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}

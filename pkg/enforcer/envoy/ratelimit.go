@@ -145,7 +145,7 @@ func statusOf(p *enforcer.PartAnswer) *ratelimit.RateLimitResponse_DescriptorSta
 	}
 	said.CurrentLimit = &ratelimit.RateLimitResponse_RateLimit{Name: p.Rule + " " + p.Limit.Text, RequestsPerUnit: clamped(p.Limit.Hits)}
 	for _, u := range units {
-		if p.Limit.AtOnce { // of no unit
+		if p.Limit.AtOnce || p.Limit.Queued { // of no unit
 			break
 		}
 		if p.Limit.Per%u.of == 0 {

@@ -15,6 +15,7 @@ import (
 
 // An attempt is the ops of a call, one for each key.
 type attempt struct {
+	id    inline.ID
 	keys  []*key
 	ops   []*op
 	wants [][]int // of each op, by their indexes
@@ -32,6 +33,7 @@ func (s *Store) Take(ctx context.Context, v *inline.Verdict, wants []inline.Want
 	}
 
 	id := s.newID(a.keys[0].group)
+	a.id = id
 	for i, o := range a.ops {
 		if o.record = recordOf(id, ""); i > 0 {
 			o.record = recordOf(id, a.keys[i].name)
@@ -156,7 +158,14 @@ func (s *Store) takeAll(ctx context.Context, a *attempt, v *inline.Verdict, want
 		return failed
 	}
 	a.answer(v, wants)
+	if v.Admitted && hasQueues(wants) {
+		return s.enqueue(ctx, a, v, wants)
+	}
 	return nil
+}
+
+func hasQueues(wants []inline.Want) bool {
+	return slices.ContainsFunc(wants, func(w inline.Want) bool { return w.Rule.Queue != nil })
 }
 
 // takeBack returns what was taken, and waits for it as long as the call may take.
@@ -188,10 +197,13 @@ func (a *attempt) answer(v *inline.Verdict, wants []inline.Want) {
 			}
 		}
 	}
-	v.Decide(wants)
-	if v.Admitted {
-		return
+	if v.Decide(wants); !v.Admitted {
+		a.giveBack(v)
 	}
+}
+
+// giveBack makes the answers of ops that have counted those of an attempt that only others refused.
+func (a *attempt) giveBack(v *inline.Verdict) {
 	for j, o := range a.ops {
 		for n, i := range a.wants[j] {
 			if t := &v.Taken[i]; o.counted && t.Admitted && o.costs[n] > 0 {
@@ -252,6 +264,7 @@ func (s *Store) TakeOnce(ctx context.Context, v *inline.Verdict, request string,
 	if err != nil {
 		return err
 	}
+	a.id = id
 	for j, o := range a.ops {
 		o.once, o.record = true, recordOf(id, a.keys[j].name)
 	}

@@ -125,6 +125,9 @@ func (a *takeAnswer) text(rule string) string {
 // refusal describes an attempt that is one too many.
 func (a *takeAnswer) refusal(rule string, now time.Time) string {
 	text := fmt.Sprintf("one too many: %d of %s remain for %s", a.Remaining, output.Printable(a.Limit), rule)
+	if a.Again == nil && strings.HasSuffix(a.Limit, " queued") {
+		return text + ", and it is not known when the queue has room"
+	}
 	if a.Again == nil {
 		return text + ", and the attempt costs more than the limit ever allows"
 	}
