@@ -161,7 +161,7 @@ func TestProducersAndConsumers(t *testing.T) {
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	rule := withQueue(t, "jobs", "jobs", most)
 	rule.Policy = inlinetest.NewRule(t, "jobs", window.Token, window.Limit{Hits: 1 << 30, Per: time.Second}).Policy
-	var over atomic.Int64
+	var over, seen atomic.Int64
 	var mu sync.Mutex
 	var admitted, consumed []string
 	refused := 0
@@ -185,7 +185,7 @@ func TestProducersAndConsumers(t *testing.T) {
 	}
 	for i := range 64 {
 		producing.Go(func() {
-			for time.Since(begin) < 3*time.Second {
+			for since := time.Since(begin); since < 3*time.Second || since < time.Minute && seen.Load() < 200; since = time.Since(begin) {
 				var v inline.Verdict
 				within, cancel := context.WithTimeout(ctx, time.Second)
 				err := stores[i%4].Take(within, &v, []inline.Want{{Rule: rule, Key: fmt.Append(nil, i), Cost: 1}})
@@ -194,6 +194,7 @@ func TestProducersAndConsumers(t *testing.T) {
 				switch {
 				case err != nil: // it may have been added
 				case v.Admitted:
+					seen.Add(1)
 					admitted = append(admitted, v.Attempt.String())
 				default:
 					refused++
