@@ -152,7 +152,7 @@ func rateLimitProgram(b *testing.B) string {
 	return program
 }
 
-// A limitCase is what is asked: of so many keys, each of which may come so often in an hour.
+// A limitCase is what is asked: so many keys, and how often each may come in an hour.
 type limitCase struct {
 	name    string
 	keys    int

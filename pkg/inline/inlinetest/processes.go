@@ -126,7 +126,7 @@ func severalProcesses(t *testing.T, p *BackendPlace) {
 	}
 	mu.Unlock()
 
-	// The one that stands still holds up nobody, and finds nothing left when it goes on.
+	// The one that stands still holds up no other, and finds nothing left when it goes on.
 	for _, i := range []int{0, 2, 3, 1} {
 		if i == 1 {
 			signal(1, syscall.SIGCONT)()
