@@ -34,6 +34,57 @@ func TestAHistoryInMariaDB(t *testing.T) {
 	historyOutlastsKills(t, "mysql", s.URL, "mysql: 'tcp("+s.Addr+")/"+sqlserver.Database+"'", "LOWER(HEX(id))")
 }
 
+// While something locks the table of the history, attempts that would count are answered by on_error, and what is refused
+// is refused. Afterwards all is as before, and the rows of refusals are there.
+func TestAHistoryThatIsLocked(t *testing.T) {
+	s := sqlserver.Postgres(t)
+	f := newFleet(t, historyRules, "inline: {history: 1h, budget: 200ms, store: {postgres: 'postgres://"+s.Addr+"/"+sqlserver.Database+"', user: "+
+		sqlserver.User+", password_file: password}}\n")
+	f.write("password", sqlserver.Password)
+	f.start(build(t, "weir"), "run")
+	wait.Until(t, "it takes", func() bool {
+		_, status := f.take("few", "full", 50)
+		return status == http.StatusOK || status == http.StatusTooManyRequests
+	})
+
+	db, err := sql.Open("pgx", s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "LOCK TABLE weir_inline_history IN ACCESS EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, status := f.take("quota", "a", 1); status != http.StatusServiceUnavailable {
+			t.Errorf("an attempt that would count: %d", status)
+		}
+		if _, status := f.take("few", "full", 50); status != http.StatusTooManyRequests {
+			t.Errorf("an attempt that is refused: %d", status)
+		}
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "it takes again", func() bool {
+		_, status := f.take("quota", "a", 1)
+		return status == http.StatusOK
+	})
+	if n := f.counted("quota", "a"); n != 1 {
+		t.Errorf("%d are counted of one that was admitted", n)
+	}
+	f.stop()
+	var refused, failed int
+	err = db.QueryRowContext(t.Context(), "SELECT count(*) FILTER (WHERE verdict = 'refused'), count(*) FILTER (WHERE store = 'refuse') FROM weir_inline_history").Scan(&refused, &failed)
+	if err != nil || refused < 3 || failed < 3 {
+		t.Errorf("%d rows of refusals, %d of attempts without the store, %v", refused, failed, err)
+	}
+}
+
 // A ledger is what callers were answered.
 type ledger struct {
 	mu       sync.Mutex
