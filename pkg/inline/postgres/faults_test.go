@@ -172,7 +172,7 @@ func TestTables(t *testing.T) {
 
 	byHand := newPlace(t, s)
 	failsWith(t, byHand.url, "weir inline schema postgres")
-	b, err := postgres.Open(postgres.Options{URL: byHand.url})
+	b, err := postgres.Open(postgres.Options{URL: byHand.url, Budget: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
