@@ -52,7 +52,7 @@ type Record struct {
 	// Of a settlement: the rule, or all without one, and what the attempt has cost there.
 	Rule string `json:"rule,omitempty"`
 	Cost int64  `json:"cost,omitempty"`
-	// Ended is of a settlement without a cost: what the attempt has cost stays.
+	// Ended is of a settlement without a cost: the attempt keeps its own.
 	Ended bool `json:"ended,omitempty"`
 
 	// From names the counts that decided, those of one enforcer from its start on. Order is the place of the decision among

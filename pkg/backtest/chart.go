@@ -95,8 +95,8 @@ type curve struct {
 	series     *series
 }
 
-// newCurves makes a chart with a plot for each curve, all over the same bars and on one scale: what was asked for, and in
-// front of it what was let through. It is nil without any bars.
+// newCurves makes a chart with a plot for each curve, all over the same bars and on one scale: the requests, and in
+// front of them those that were let through. It is nil without any bars.
 func newCurves(curves []curve) *chart {
 	if len(curves) == 0 || len(curves[0].series.bars) == 0 {
 		return nil

@@ -259,7 +259,7 @@ func (s *Server) admit(ctx context.Context, on *connection, role keys.Role) erro
 	return nil
 }
 
-// named gives every error a code: what is none of gRPC's is Unavailable.
+// named gives every error a code: Unavailable if it is none of gRPC's.
 func named(err error) error {
 	if err == nil {
 		return nil

@@ -48,7 +48,7 @@ func load(t *testing.T, p *BackendPlace, rule *inline.Rule, do func()) (admitted
 	return n.Load(), failed.Load() + 3*8
 }
 
-// killed: what was admitted before counts afterwards, and the attempts whose answers were lost count at most once.
+// killed: attempts that were admitted before count afterwards, and the attempts whose answers were lost count at most once.
 func killed(t *testing.T, p *BackendPlace) {
 	if p.Kill == nil {
 		t.Skip("it cannot be restarted")

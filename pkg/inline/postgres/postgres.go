@@ -2,7 +2,7 @@
 //
 // A commit is one statement (commit.sql), which is prepared once a connection: it locks the cells that are there, takes
 // the clock, compares, and writes all or nothing. If two processes insert the same cell at the same time, the statement
-// of the second fails as a whole, and it reads what the first has written. A commit that changes nothing reads only.
+// of the second fails completely, and it reads what the first has written. A commit that changes nothing reads only.
 //
 // # What holds
 //

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A clock is the database's clock as this process knows it: what it was when an answer was made, and the time since the
+// A clock is the database's clock as this process knows it: its time when an answer was made, and the time since the
 // answer came. So it is behind by the way of the fastest answer, and never ahead while both clocks run alike.
 type clock struct {
 	begun  time.Time    // monotonic

@@ -7,7 +7,7 @@ import (
 	"weir/pkg/inline"
 )
 
-// A History is a Backend that has a row for each attempt and rule: what was decided, and what it was settled to. A commit
+// A History is a Backend that has a row for each attempt and rule, with the decision and the settlement. A commit
 // adds the rows of attempts that it counts, and changes those that it settles, as one step with its other changes: so an
 // attempt that counts is in the history once, wherever processes stop. Add adds those of other attempts afterwards.
 type History interface {
