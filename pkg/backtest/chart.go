@@ -123,10 +123,15 @@ func newCurves(curves []curve) *chart {
 
 // levelsOf is a line along the values of the bars.
 func levelsOf(s *series, top int64, of func(bar) int64) string {
+	return stairs(len(s.bars), func(i int) string { return number(height(of(s.bars[i]), top)) })
+}
+
+// stairs is a line that has a height for each bar.
+func stairs(bars int, at func(i int) string) string {
 	var p strings.Builder
 	last := ""
-	for i, b := range s.bars {
-		y := number(height(of(b), top))
+	for i := range bars {
+		y := at(i)
 		switch {
 		case i == 0:
 			p.WriteString("M0 " + y)
@@ -135,7 +140,7 @@ func levelsOf(s *series, top int64, of func(bar) int64) string {
 		}
 		last = y
 	}
-	fmt.Fprintf(&p, "H%d", len(s.bars))
+	fmt.Fprintf(&p, "H%d", bars)
 	return p.String()
 }
 
@@ -163,30 +168,16 @@ func barsOf(s *series, top int64, between func(bar) (from, to int64)) string {
 
 // stepsOf is a line along the peaks.
 func stepsOf(s *series, top, per int64) string {
-	var p strings.Builder
-	last, holds := "", int64(0)
-	var peak int64
-	for i, b := range s.bars {
+	var peak, holds int64
+	return stairs(len(s.bars), func(i int) string {
 		// A peak counts as long as the window that it filled: without requests it holds until that has passed.
-		if b.requests > 0 {
+		if b := s.bars[i]; b.requests > 0 {
 			peak, holds = b.peak, s.start(i+1)+per
 		} else if s.start(i) >= holds {
 			peak = 0
 		}
-
-		y := number(height(peak, top))
-		switch {
-		case i == 0:
-			p.WriteString("M0 " + y)
-		case y != last:
-			fmt.Fprintf(&p, "H%dV%s", i, y)
-		}
-
-		last = y
-	}
-
-	fmt.Fprintf(&p, "H%d", len(s.bars))
-	return p.String()
+		return number(height(peak, top))
+	})
 }
 
 func height(value, top int64) float64 { return 100 - 100*float64(value)/float64(top) }

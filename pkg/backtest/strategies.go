@@ -38,7 +38,8 @@ type Comparison struct {
 	First    Instant  `json:"first"`
 	Last     Instant  `json:"last"`
 	Unread   int64    `json:"unread"` // records that could not be read
-	// Failed are attempts while the shared store failed: no limit has decided them, and they are left out.
+	// Failed are attempts while the shared store failed, or when a queue was full: no limit has decided them, and they
+	// are left out.
 	Failed     int64            `json:"failed"`
 	Given      map[string]int64 `json:"given"` // the verdicts that were given
 	Strategies []Strategy       `json:"strategies"`

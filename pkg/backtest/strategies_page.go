@@ -49,7 +49,7 @@ func (c *Comparison) WriteHTML(w io.Writer, o HTMLOptions) error {
 func (c *Comparison) page() *pageStrategies {
 	p := &pageStrategies{Rule: c.Rule, Given: verdictsText(c.Given), Chips: append(slices.Clone(c.Limits), "by "+c.Key)}
 	if c.Failed > 0 {
-		p.Failed = counted(c.Failed, "more attempt") + " came while the shared store failed, and no limit has decided them."
+		p.Failed = counted(c.Failed, "more attempt") + " came while the shared store failed, or met a full queue: no limit has decided them."
 	}
 	for _, most := range c.Strategies[0].Most {
 		p.Limits = append(p.Limits, most.Limit)

@@ -255,6 +255,7 @@ func hostileComparison(t *testing.T) *Comparison {
 
 func TestAComparisonInWords(t *testing.T) {
 	made := hostileComparison(t)
+	made.Failed = 2
 	for i := range made.Strategies {
 		made.Strategies[i].TakeNanos, made.Strategies[i].StateBytes = 100, 200
 	}
@@ -264,6 +265,7 @@ func TestAComparisonInWords(t *testing.T) {
 	}
 	for _, want := range []string{
 		"quota  3/min 20/h by user\n  1,597 attempts of 2 keys, 2026-03-01T12:00:00Z to 2026-03-01T14:13:00Z (2 hours 13 minutes)\n  given were ",
+		"  2 attempts more came while the shared store failed, or met a full queue: no limit has decided them\n",
 		"  1 record could not be read\n", "strategy", "most, 3/min  most, 20/h  memory  ns/attempt\n", "sliding*", "* the rule's own\n",
 		"refused by key", "<script>alert(1)</script>?[31m\"' ", "let through, each 15 minutes  asked  sliding*", "2026-03-01T12:00:00Z  ",
 	} {

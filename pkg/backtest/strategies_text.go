@@ -30,7 +30,7 @@ func (c *Comparison) WriteText(w io.Writer, o TextOptions) error {
 	t.line("  %s of %s%s", counted(c.Attempts, "attempt"), counted(c.Keys, "key"), c.span())
 	t.line("  given were %s", verdictsText(c.Given))
 	if c.Failed > 0 {
-		t.line("  %s more while the shared store failed, which no limit has decided", counted(c.Failed, "attempt"))
+		t.line("  %s more came while the shared store failed, or met a full queue: no limit has decided them", counted(c.Failed, "attempt"))
 	}
 	if c.Unread > 0 {
 		t.line("  %s could not be read", counted(c.Unread, "record"))
