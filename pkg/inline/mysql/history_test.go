@@ -181,6 +181,37 @@ func TestTablesWithoutHistory(t *testing.T) {
 	}
 }
 
+// Tables of which some are gone, or were never made, are made again, also by hand.
+func TestSomeTables(t *testing.T) {
+	s := sqlserver.MariaDB(t)
+	row := []stored.Attempt{{ID: inline.ID{1}, Rule: "quota", Key: "a", At: 1_795_000_000_000, Cost: 1, Verdict: "refused"}}
+	for _, drop := range []string{
+		"DROP TABLE weir_inline_history",
+		"DROP VIEW weir_inline_keys, weir_inline_attempts; DROP TABLE weir_inline_cells",
+		"DROP VIEW weir_inline_keys; DROP TABLE weir_inline_schema, weir_inline_history",
+		"DELETE FROM weir_inline_schema",
+	} {
+		p := newPlace(t, s)
+		b := p.hour()
+		exec(t, p.dsn, strings.Split(drop, "; ")...)
+		counts := func() bool {
+			within, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, _, err := b.Read(within, 0, []string{"krule\x00a"})
+			return err == nil && b.Add(within, row) == nil
+		}
+		wait.Until(t, "they count again after "+drop, counts)
+		p.hour()
+		if n := query[int](t, p.dsn, "SELECT SUM(version) FROM weir_inline_schema"); n != 2 {
+			t.Errorf("after %s they have version %d", drop, n)
+		}
+
+		exec(t, p.dsn, strings.Split(drop, "; ")...)
+		exec(t, p.dsn, schema(t, 0))
+		wait.Until(t, "they count again by hand after "+drop, counts)
+	}
+}
+
 // These rights are enough for the history, as the documentation says.
 func TestLeastRightsOfTheHistory(t *testing.T) {
 	s := sqlserver.MariaDB(t)

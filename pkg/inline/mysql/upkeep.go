@@ -70,13 +70,19 @@ func (b *Backend) prepare(ctx context.Context, c *sql.Conn) error {
 	return nil
 }
 
-// versionOf is the version of the tables, 0 without any.
+// versionOf is the version of the tables that are there, 0 without any.
 func versionOf(ctx context.Context, c *sql.Conn) (version int, err error) {
 	err = c.QueryRowContext(ctx, "SELECT version FROM weir_inline_schema").Scan(&version)
 	if codeOf(err) == noSuchTable || errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
-	return version, err
+	if err != nil {
+		return 0, err
+	}
+	var cells, history bool
+	const there = "EXISTS (SELECT 1 FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = ?)"
+	err = c.QueryRowContext(ctx, "SELECT "+there+", "+there, "weir_inline_cells", "weir_inline_history").Scan(&cells, &history)
+	return migrations.Version(version, cells, history), err
 }
 
 var errLocked = errors.New("another process has the lock")

@@ -170,6 +170,37 @@ func TestTablesWithoutHistory(t *testing.T) {
 	}
 }
 
+// Tables of which some are gone, or were never made, are made again, also by hand.
+func TestSomeTables(t *testing.T) {
+	s := sqlserver.Postgres(t)
+	row := []stored.Attempt{{ID: inline.ID{1}, Rule: "quota", Key: "a", At: 1_795_000_000_000, Cost: 1, Verdict: "refused"}}
+	for _, drop := range []string{
+		"DROP TABLE weir_inline_history",
+		"DROP VIEW weir_inline_keys, weir_inline_attempts; DROP TABLE weir_inline_cells",
+		"DROP VIEW weir_inline_keys; DROP TABLE weir_inline_schema, weir_inline_history",
+		"DELETE FROM weir_inline_schema",
+	} {
+		p := newPlace(t, s)
+		b := p.hour()
+		run(t, p.url, drop)
+		counts := func() bool {
+			within, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			_, _, err := b.Read(within, 0, []string{"krule\x00a"})
+			return err == nil && b.Add(within, row) == nil
+		}
+		wait.Until(t, "they count again after "+drop, counts)
+		p.hour()
+		if n := query[int](t, p.url, "SELECT SUM(version) FROM weir_inline_schema"); n != 2 {
+			t.Errorf("after %s they have version %d", drop, n)
+		}
+
+		run(t, p.url, drop)
+		run(t, p.url, schema(t, 0))
+		wait.Until(t, "they count again by hand after "+drop, counts)
+	}
+}
+
 // A database that cannot have all keys as texts has no history.
 func TestAnEncoding(t *testing.T) {
 	s := sqlserver.Postgres(t)

@@ -102,15 +102,20 @@ func (b *Backend) prepare(ctx context.Context, c *pgx.Conn) error {
 	})
 }
 
-// versionOf is the version of the tables, 0 without any.
+// versionOf is the version of the tables that are there, 0 without any.
 func versionOf(ctx context.Context, c *pgx.Conn) (version int, err error) {
-	var there bool
-	err = c.QueryRow(ctx, "SELECT to_regclass('weir_inline_schema') IS NOT NULL").Scan(&there)
+	var there, cells, history bool
+	const are = "SELECT to_regclass('weir_inline_schema') IS NOT NULL, to_regclass('weir_inline_cells') IS NOT NULL, " +
+		"to_regclass('weir_inline_history') IS NOT NULL"
+	err = c.QueryRow(ctx, are).Scan(&there, &cells, &history)
 	if err != nil || !there {
 		return 0, err
 	}
 	err = c.QueryRow(ctx, "SELECT version FROM weir_inline_schema").Scan(&version)
-	return version, err
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, nil
+	}
+	return migrations.Version(version, cells, history), err
 }
 
 var errEncoding = errors.New("a history of attempts needs a database whose encoding is UTF8; make one, or leave inline.history out")

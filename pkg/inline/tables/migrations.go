@@ -23,6 +23,19 @@ func Needed(history time.Duration) int {
 // Migrations are the SQL that brings tables from each version to the next. Version 0 is that of no tables.
 type Migrations []string
 
+// Version is the version of tables of which some may be gone: the last one that lacks nothing. The tables record theirs.
+func (m Migrations) Version(recorded int, cells, history bool) int {
+	switch {
+	case recorded > len(m):
+		return recorded
+	case !cells:
+		return 0
+	case !history:
+		return min(recorded, cellsVersion)
+	}
+	return recorded
+}
+
 // Due reports whether tables of a version are to be changed. A version that is needed is enough: tables that are older
 // than the newest version are changed only for the sake of what they lack. The command prints the SQL, with %s for the
 // version to begin from.
