@@ -138,6 +138,7 @@ type Policy struct {
 	group     *group   // of all limits where late hits can move blocks, else nil
 	singly    *group   // of all limits where hits of one instant are judged one by one, else nil
 	shortest  int64    // milliseconds that a block lasts at least
+	longest   time.Duration
 }
 
 // A State is the memory of one key. The zero State is of a key never hit.
@@ -175,6 +176,7 @@ func New(c Config) (*Policy, error) {
 	p := &Policy{algorithm: a, kind: c.Algorithm, late: c.Late.Milliseconds(), block: c.Block, ones: c.Ones, shortest: shortestOf(&c.Block)}
 	for _, l := range c.Limits {
 		p.limits = append(p.limits, l.Hits)
+		p.longest = max(p.longest, l.Per)
 	}
 
 	// Blocks can only be moved where one log has all instants: coarse cells do not tell which hit came first. With
@@ -268,6 +270,9 @@ func (p *Policy) Clears(s *State, limit int, at int64, per time.Duration) int64 
 	}
 	return low
 }
+
+// Longest is the longest time of a limit: a hit that is older counts at none of them.
+func (p *Policy) Longest() time.Duration { return p.longest }
 
 // Clear is the instant from which on s answers every hit as the zero State would, but for late ones.
 func (p *Policy) Clear(s *State) int64 {

@@ -56,6 +56,8 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"inline: {store: {mysql: 'a:3306'}}":                             `weir.yaml:1:25: "a:3306" is not the address of a database in MySQL; write it as tcp(host:3306)/database`,
 		"inline: {store: {mysql: 'tcp(a)/b', connections: 0}}":           `weir.yaml:1:50: 0 connections are not possible; write 1 to 1000`,
 		"inline: {store: {postgres: 'postgres://a/b', isolation: none}}": `weir.yaml:1:57: the isolation "none" is not known; write read committed, or serializable`,
+		"inline: {store: {redis: 'redis://a:1', layout: sets}}":          `weir.yaml:1:48: the layout "sets" is not known; write packed, or sorted_set`,
+		"inline: {store: {mysql: 'tcp(a)/b', layout: sorted_set}}":       `weir.yaml:1:45: only a store in Redis has sorted sets; remove it`,
 		"inline: {store: {redis: 'redis://:pw@a'}}":                      `weir.yaml:1:25: the URL contains a user or password, which logs would show; write redis://a and set user and password_file next to it`,
 		"inline: {budget: 10s}":                                          `weir.yaml:1:18: requests cannot wait 10s for the store; write 1ms to 5s`,
 		"inline: {enforcers: 0}":                                         `weir.yaml:1:21: 0 enforcers are not possible; write 1 to 10000`,

@@ -11,6 +11,8 @@ import (
 type InlineStore struct {
 	// Redis is the server's URL, in the forms of store.redis. Default: none.
 	Redis string `yaml:"redis"`
+	// Layout is packed, or sorted_set: then Redis also has a sorted set of what each key has counted. Default: packed.
+	Layout string `yaml:"layout"`
 	// Postgres is the database's URL, postgres://host:5432/database, with parameters as sslmode=verify-full. Default: none.
 	Postgres string `yaml:"postgres"`
 	// MySQL is the data source name of a database in MariaDB or MySQL, tcp(host:3306)/database, with parameters as
@@ -29,18 +31,24 @@ type InlineStore struct {
 }
 
 func defaultInlineStore() InlineStore {
-	return InlineStore{Connections: 16, Create: true, Isolation: readCommitted}
+	return InlineStore{Connections: 16, Create: true, Isolation: readCommitted, Layout: packed}
 }
 
 const (
 	readCommitted = "read committed"
 	serializable  = "serializable"
 
+	packed    = "packed"
+	sortedSet = "sorted_set"
+
 	mostConnections = 1000
 )
 
 // Serializable reports whether transactions in PostgreSQL are serializable.
 func (s *InlineStore) Serializable() bool { return s.Isolation == serializable }
+
+// SortedSets reports whether Redis also has a sorted set of what each key has counted.
+func (s *InlineStore) SortedSets() bool { return s.Layout == sortedSet }
 
 // Name is where the store is, without secrets; empty for memory.
 func (s *InlineStore) Name() string { return s.Redis + s.Postgres + s.MySQL }
@@ -80,6 +88,13 @@ func (s *InlineStore) FromYAML(v yamlfile.Value) {
 	}
 	if place := v.Key("connections"); !place.Faulty() && (s.Connections < 1 || s.Connections > mostConnections) {
 		place.Faultf("write 1 to 1000", "%d connections are not possible", s.Connections)
+	}
+	switch place := v.Key("layout"); {
+	case place.Faulty() || s.Layout == packed:
+	case s.Layout != sortedSet:
+		place.Faultf("write packed, or sorted_set", "the layout %q is not known", s.Layout)
+	case s.Redis == "":
+		place.Faultf("remove it", "only a store in Redis has sorted sets")
 	}
 	if place := v.Key("isolation"); !place.Faulty() && s.Isolation != readCommitted && s.Isolation != serializable {
 		place.Faultf("write read committed, or serializable", "the isolation %q is not known", s.Isolation)

@@ -39,6 +39,9 @@ func openInlineBackend(c *config.Config, log *slog.Logger) (inlineBackend, error
 	if err != nil {
 		return nil, err
 	}
+	if c.Inline.Store.SortedSets() {
+		return inlineredis.OpenSorted(options)
+	}
 	return inlineredis.Open(options)
 }
 

@@ -18,6 +18,15 @@ func TestEnforcersThatCountInRedis(t *testing.T) {
 	countTogether(t, "redis: 'redis://"+redistest.Start(t).Addr+"'")
 }
 
+func TestEnforcersThatCountInSortedSets(t *testing.T) {
+	server := redistest.Start(t)
+	countTogether(t, "redis: 'redis://"+server.Addr+"', layout: sorted_set")
+	all := server.Client.Keys(t.Context(), "*inline:*counted:quota:203.0.113.8").Val()
+	if len(all) != 1 || server.Client.ZCard(t.Context(), all[0]).Val() != 6 {
+		t.Errorf("%q", all)
+	}
+}
+
 func TestEnforcersThatCountInPostgres(t *testing.T) {
 	server := sqlserver.Postgres(t)
 	countTogether(t, "postgres: 'postgres://"+server.Addr+"/"+sqlserver.Database+"', isolation: serializable, "+userOf(t))

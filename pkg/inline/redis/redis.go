@@ -6,6 +6,9 @@
 // one script, and Redis does nothing else meanwhile. The time is that of the server, and every key expires, but for the
 // secret of the IDs of requests.
 //
+// With OpenSorted a commit also lists what it counts in a sorted set, for people: {P}{group}counted:RULE:KEY. No decision
+// reads it, so a Backend with sets and one without may count the same keys.
+//
 // The configuration of Redis decides how many writes a failure or a failover may lose. A server that evicts keys would
 // silently lose counts, so Check refuses one whose maxmemory-policy is not noeviction.
 //
@@ -37,19 +40,32 @@ type Backend struct {
 	client   goredis.UniversalClient
 	prefix   string
 	together *together // nil in a Cluster
+	script   *goredis.Script
+	sorted   bool // the script is commitSorted
 }
 
 var _ stored.Backend = (*Backend)(nil)
 
 // Open makes a Backend. It does not connect yet: that is done by the first call, and again after each failure.
-func Open(o Options) (*Backend, error) {
+func Open(o Options) (*Backend, error) { return newBackend(o, commit) }
+
+// OpenSorted is Open for a Backend that also has sorted sets.
+func OpenSorted(o Options) (*Backend, error) {
+	b, err := newBackend(o, commitSorted)
+	if err == nil {
+		b.sorted = true
+	}
+	return b, err
+}
+
+func newBackend(o Options, script *goredis.Script) (*Backend, error) {
 	client, err := redis.Dial(o)
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{client: client, prefix: cmp.Or(o.Prefix, "weir:inline:")}
+	b := &Backend{client: client, prefix: cmp.Or(o.Prefix, "weir:inline:"), script: script}
 	if one, ok := client.(*goredis.Client); ok {
-		b.together = &together{client: one, script: commit, places: make(chan struct{}, roundTrips)}
+		b.together = &together{client: one, script: script, places: make(chan struct{}, roundTrips)}
 	}
 	return b, nil
 }
@@ -66,60 +82,28 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// run runs commit.
+// run runs the script.
 func (b *Backend) run(ctx context.Context, keys []string, args []any) ([]any, error) {
 	if b.together != nil {
 		return b.together.run(ctx, keys, args)
 	}
-	return commit.Run(ctx, b.client, keys, args...).Slice()
+	return b.script.Run(ctx, b.client, keys, args...).Slice()
 }
-
-// commit has as arguments At and Slack in microseconds, then three of each key: the version that it must have, or
-// nothing; the new value, or nothing; and when that expires in milliseconds. It returns whether the changes are done, the
-// time and, if not, the values of all keys.
-var commit = goredis.NewScript(`
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local at = tonumber(ARGV[1])
-local done = at <= now and now <= at + tonumber(ARGV[2])
-for i = 1, #KEYS do
-  if not done then
-    break
-  end
-  done = redis.call('GETRANGE', KEYS[i], 0, 7) == ARGV[3 * i]
-end
-if not done then
-  local found = {0, now}
-  for i = 1, #KEYS do
-    found[i + 2] = redis.call('GET', KEYS[i]) or ''
-  end
-  return found
-end
-for i = 1, #KEYS do
-  local value = ARGV[3 * i + 1]
-  if value ~= '' then
-    local left = ARGV[3 * i + 2] - math.floor(now / 1000)
-    if left > 0 then
-      redis.call('SET', KEYS[i], value, 'PX', left)
-    else
-      redis.call('DEL', KEYS[i])
-    end
-  end
-end
-return {1, now}
-`)
 
 var errReply = errors.New("Redis sent an unexpected answer")
 
 // Commit does all changes or none.
 func (b *Backend) Commit(ctx context.Context, c *stored.Commit) (r stored.Result, err error) {
-	keys := make([]string, len(c.Changes))
-	args := make([]any, 2, 2+3*len(c.Changes))
+	keys := make([]string, len(c.Changes), 1+len(c.Changes))
+	args := make([]any, 2, 3+3*len(c.Changes)+3*(len(c.Attempts)+len(c.Settlements)))
 	args[0], args[1] = c.At, c.Slack
 	for i := range c.Changes {
 		change := &c.Changes[i]
 		keys[i] = b.key(c.Group, change.Name)
 		args = append(args, versionBytes(change.Decided), valueOf(change), change.Expires)
+	}
+	if b.sorted {
+		keys, args = append(keys, b.setKey(c)), appendMembers(append(args, c.Longest), c)
 	}
 
 	reply, err := b.run(ctx, keys, args)
@@ -137,7 +121,7 @@ func (b *Backend) Commit(ctx context.Context, c *stored.Commit) (r stored.Result
 	if r.Done {
 		return r, nil
 	}
-	if r.Cells, err = cells(reply[2:]); err == nil && len(r.Cells) != len(keys) {
+	if r.Cells, err = cells(reply[2:]); err == nil && len(r.Cells) != len(c.Changes) {
 		err = errReply
 	}
 	return r, err

@@ -81,6 +81,34 @@ func measure(b *testing.B, callers int, names []string, calls ...func(caller, n 
 	b.ReportMetric(float64(b.N*len(calls))/b.Elapsed().Seconds(), "calls/s")
 }
 
+// BenchmarkLayouts compares attempts with sorted sets and without. Both stores are in the same server, and take turns.
+func BenchmarkLayouts(b *testing.B) {
+	for _, rule := range []*inline.Rule{
+		inlinetest.NewRule(b, "few", window.Sliding, window.Limit{Hits: 100, Per: time.Second}, window.Limit{Hits: 4000, Per: time.Minute}),
+		inlinetest.NewRule(b, "many", window.Token, window.Limit{Hits: 1 << 30, Per: time.Hour}),
+	} {
+		for _, keys := range []int{50_000, 16} {
+			for _, callers := range []int{1, 16} {
+				b.Run(fmt.Sprintf("%s/keys=%d/callers=%d", rule.Name, keys, callers), func(b *testing.B) {
+					server := redistest.Start(b)
+					var calls []func(caller, n int)
+					for _, open := range []func(testing.TB, Options) *Backend{open, openSorted} {
+						s := stored.New(stored.Config{Backend: open(b, Options{URL: "redis://" + server.Addr, Prefix: fmt.Sprint(len(calls))}), Slack: time.Second})
+						b.Cleanup(s.Close)
+						verdicts := make([]inline.Verdict, callers)
+						calls = append(calls, func(c, _ int) {
+							if err := s.Take(ctx, &verdicts[c], []inline.Want{{Rule: rule, Key: fmt.Append(nil, rand.IntN(keys)), Cost: 1}}); err != nil {
+								b.Error(err)
+							}
+						})
+					}
+					measure(b, callers, []string{"packed-", "sorted-"}, calls...)
+				})
+			}
+		}
+	}
+}
+
 func BenchmarkTake(b *testing.B) {
 	server := redistest.Start(b)
 	rule := inlinetest.NewRule(b, "quota", window.Sliding, window.Limit{Hits: 100, Per: time.Second}, window.Limit{Hits: 4000, Per: time.Minute})

@@ -23,15 +23,30 @@ var ctx = context.Background()
 
 func open(t testing.TB, o Options) *Backend {
 	t.Helper()
-	b, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return opened(t)(Open(o))
 }
 
-func TestInRedis(t *testing.T) {
+func openSorted(t testing.TB, o Options) *Backend {
+	t.Helper()
+	return opened(t)(OpenSorted(o))
+}
+
+func opened(t testing.TB) func(b *Backend, err error) *Backend {
+	return func(b *Backend, err error) *Backend {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { b.Close() })
+		return b
+	}
+}
+
+func TestInRedis(t *testing.T) { inRedis(t, open) }
+
+func TestInRedisWithSortedSets(t *testing.T) { inRedis(t, openSorted) }
+
+func inRedis(t *testing.T, open func(testing.TB, Options) *Backend) {
 	inlinetest.RunBackend(t, func(t *testing.T) *inlinetest.BackendPlace {
 		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 		return &inlinetest.BackendPlace{
@@ -44,7 +59,11 @@ func TestInRedis(t *testing.T) {
 	})
 }
 
-func TestInACluster(t *testing.T) {
+func TestInACluster(t *testing.T) { inACluster(t, open) }
+
+func TestInAClusterWithSortedSets(t *testing.T) { inACluster(t, openSorted) }
+
+func inACluster(t *testing.T, open func(testing.TB, Options) *Backend) {
 	var addresses []string
 	for _, node := range redistest.Cluster(t, 3) {
 		addresses = append(addresses, node.Addr)

@@ -36,8 +36,9 @@ type Commit struct {
 	At      int64 // microseconds since 1970: the database's time, as far as the caller knows
 	Slack   int64 // microseconds
 	Changes []Change
+	Longest int64 // milliseconds: an attempt that is older counts at no limit
 
-	// A Backend that is a History does these with the changes, or not at all.
+	// A Backend that is a History or a Lister does these with the changes, or not at all.
 	Attempts    []Attempt
 	Settlements []Settlement
 }

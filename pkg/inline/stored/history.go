@@ -16,6 +16,13 @@ type History interface {
 	Add(ctx context.Context, rows []Attempt) error
 }
 
+// A Lister is a Backend that lists for people which attempts each key has counted, though it may be no History. It does
+// Commit.Attempts and Commit.Settlements with the changes of a commit.
+type Lister interface {
+	Backend
+	Lists() bool
+}
+
 // An Attempt is a row of a History: what a rule decided. Its ID, Rule, Key, Part and At together are those of no other.
 type Attempt struct {
 	ID        inline.ID
@@ -37,6 +44,14 @@ type Settlement struct {
 	Cost      int64 // inline.Kept leaves that of each row as it is
 	When      int64 // milliseconds since 1970
 	Gone      bool  // the rows are removed: the attempt does not count after all
+
+	Was, Is Counted // for a Lister: what the attempt has counted at the key, before and afterwards
+}
+
+// Counted is what an attempt has counted at a key.
+type Counted struct {
+	Cost  int64
+	Ended bool // limits at once do not count it any more
 }
 
 // note adds what an op that was decided means for the history.
@@ -65,6 +80,10 @@ func (o *op) note(key string, now int64, c *Commit) error {
 			if i == 0 || p.at != was.parts[i-1].at {
 				c.Settlements = append(c.Settlements, Settlement{ID: idOfRecord(o.record), Rule: rule, Key: of, At: p.at, Cost: o.cost, When: now, Gone: o.kind == undo})
 			}
+			s := &c.Settlements[len(c.Settlements)-1]
+			is := o.settled(p)
+			s.Was = Counted{s.Was.Cost + p.cost, p.ended}
+			s.Is = Counted{s.Is.Cost + is.cost, is.ended}
 		}
 	}
 	return nil

@@ -149,7 +149,7 @@ func (s *Store) decide(k *key, batch []*op) (moved bool) {
 		if batch = current(batch); len(batch) == 0 {
 			return moved
 		}
-		c := Commit{Group: k.group, At: s.clock.now(), Slack: s.config.Slack.Microseconds()}
+		c := Commit{Group: k.group, At: s.clock.now(), Slack: s.config.Slack.Microseconds(), Longest: batch[0].rule.Policy.Longest().Milliseconds()}
 		next, err := s.decideOn(k, cell, batch, &c)
 		var done Result
 		if err == nil {
@@ -228,7 +228,7 @@ func (s *Store) decideOn(k *key, cell known, batch []*op, c *Commit) (next known
 		if o.sent {
 			c.Changes = append(c.Changes, change)
 		}
-		if s.config.History {
+		if s.noted {
 			if err := o.note(k.name, now, c); err != nil {
 				return cell, err
 			}

@@ -135,10 +135,7 @@ func (o *op) settle(st *state, now int64, change *Change, settleable time.Durati
 	o.known = len(was.parts) > 0
 	is, begun := record{names: was.names}, now
 	for _, p := range was.parts {
-		next := part{p.at, o.cost, p.ended || st.policy.AtOnce()}
-		if o.cost == inline.Kept {
-			next.cost = p.cost
-		}
+		next := o.settled(p)
 		if next.ended && !p.ended {
 			st.policy.End(&st.State, now, p.at, p.cost)
 		}
@@ -153,6 +150,15 @@ func (o *op) settle(st *state, now int64, change *Change, settleable time.Durati
 		change.Next, change.State, change.Expires = newVersion(), is.bytes(), begun+settleable.Milliseconds()
 	}
 	return changed, nil
+}
+
+// settled is what a part becomes.
+func (o *op) settled(p part) part {
+	next := part{p.at, o.cost, p.ended || o.rule.Policy.AtOnce()}
+	if o.cost == inline.Kept {
+		next.cost = p.cost
+	}
+	return next
 }
 
 // undo returns what an op has counted.

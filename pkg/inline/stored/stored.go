@@ -82,7 +82,7 @@ type Config struct {
 	// Slack is how old a decision may be when the database commits it; 20 ms unless given. It should not be less than the
 	// time that callers wait.
 	Slack time.Duration
-	// History has commits write the rows of attempts: the Backend is a History.
+	// History has commits write the rows of attempts: the Backend is a History. A Lister has them without it.
 	History bool
 }
 
@@ -93,6 +93,7 @@ type Store struct {
 	mu      sync.Mutex // of keys
 	keys    *simplelru.LRU[string, *key]
 	secret  secret
+	noted   bool // commits have attempts and settlements
 	running sync.WaitGroup
 }
 
@@ -105,7 +106,8 @@ func New(c Config) *Store {
 	if err != nil {
 		panic(err) // of a number of keys that is negative
 	}
-	return &Store{config: c, clock: clock{begun: time.Now()}, keys: keys}
+	lister, ok := c.Backend.(Lister)
+	return &Store{config: c, clock: clock{begun: time.Now()}, keys: keys, noted: c.History || ok && lister.Lists()}
 }
 
 // Close waits for commits that are under way. No call may be made afterwards. It does not close the Backend.
