@@ -1,0 +1,168 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wneessen/go-mail"
+)
+
+// Mail sends messages by SMTP.
+type Mail struct {
+	Server       string // host:port
+	From         string
+	To           []string
+	User         string // empty is no login
+	PasswordFile string
+	TLS          MailTLS
+	CA           string // the file of roots; empty is the system's
+	UserAgent    string
+}
+
+// MailTLS is how a connection to a mail server is encrypted.
+type MailTLS int
+
+// The ways.
+const (
+	MailStartTLS MailTLS = iota // STARTTLS has to succeed
+	MailOffered                 // STARTTLS where the server offers it
+	MailImplicit                // TLS from the beginning
+	MailClear                   // never
+)
+
+// Kind implements Target.
+func (*Mail) Kind() string { return "mail" }
+
+// mailEvents is how many events a mail lists.
+const mailEvents = 100
+
+func (*Mail) shape() shape { return shape{events: mailEvents} }
+
+// Send implements Target. The caller ends the context, and with it the connection.
+func (s *Mail) Send(ctx context.Context, m *Message) (string, error) {
+	message, err := s.message(m)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", errRefused, err)
+	}
+	client, err := s.client(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := client.DialWithContext(ctx); err != nil {
+		return "", fmt.Errorf("connecting to %s: %w", s.Server, err)
+	}
+	err = client.Send(message)
+	_ = client.Close() // the server has the mail, or has refused it; an error now must not send it again
+	if err != nil && !message.IsDelivered() {
+		return "", mailError(err)
+	}
+	return "accepted by " + s.Server, nil
+}
+
+// mailError finds out whether a mail itself was refused.
+func mailError(err error) error {
+	refused := (*mail.SendError)(nil)
+	if !errors.As(err, &refused) || refused.IsTemp() {
+		return err
+	}
+	switch refused.Reason {
+	case mail.ErrSMTPRcptTo, mail.ErrSMTPDataClose, mail.ErrWriteContent:
+		if refused.ErrorCode()/100 == 5 {
+			return fmt.Errorf("%w: %w", errRefused, err)
+		}
+	}
+	return err
+}
+
+// client makes the client of one mail.
+func (s *Mail) client(ctx context.Context) (*mail.Client, error) {
+	host, port, err := net.SplitHostPort(s.Server)
+	if err != nil {
+		return nil, err
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := trusting(s.CA)
+	if err != nil {
+		return nil, err
+	}
+	secure.ServerName = host
+	options := []mail.Option{mail.WithPort(number), mail.WithTLSConfig(secure), mail.WithTLSPolicy(s.policy()), mail.WithoutNoop(), mail.WithoutRset()}
+	if end, ok := ctx.Deadline(); ok {
+		options = append(options, mail.WithTimeout(max(time.Millisecond, time.Until(end))))
+	}
+	if s.TLS == MailImplicit {
+		options = append(options, mail.WithSSL())
+	} else {
+		options = append(options, mail.WithDialContextFunc(dialUntil(ctx)))
+	}
+	if s.User != "" {
+		password, err := secret(s.PasswordFile)
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(s.User), mail.WithPassword(password))
+	}
+	return mail.NewClient(host, options...)
+}
+
+func (s *Mail) policy() mail.TLSPolicy {
+	switch s.TLS {
+	case MailStartTLS:
+		return mail.TLSMandatory
+	case MailOffered:
+		return mail.TLSOpportunistic
+	}
+	return mail.NoTLS
+}
+
+// dialUntil connects. The end of the outer context ends everything that happens on the connection: the library moves its
+// own deadline with each command.
+func dialUntil(outer context.Context) mail.DialContextFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			context.AfterFunc(outer, func() { conn.Close() })
+		}
+		return conn, err
+	}
+}
+
+// message makes a mail. The library encodes header fields, and refuses addresses with line breaks.
+func (s *Mail) message(m *Message) (*mail.Msg, error) {
+	message := mail.NewMsg(mail.WithNoDefaultUserAgent())
+	if err := message.From(s.From); err != nil {
+		return nil, err
+	}
+	if err := message.To(s.To...); err != nil {
+		return nil, err
+	}
+	_, domain, _ := strings.Cut(strings.Trim(s.From, "<> "), "@")
+	message.SetMessageIDWithValue(m.ID + "@" + strings.TrimRight(domain, "> "))
+	message.SetDateWithValue(m.Time)
+	message.Subject("[Weir] " + m.Title())
+	message.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834: no one answers it automatically
+	message.SetGenHeader("X-Weir-Severity", m.Severity)
+	message.SetUserAgent(s.UserAgent)
+	message.SetBodyString(mail.TypeTextPlain, s.body(m))
+	return message, nil
+}
+
+func (s *Mail) body(m *Message) string {
+	var b strings.Builder
+	b.WriteString(m.Title() + "\n\n")
+	for _, line := range m.lines(mailEvents, unquoted) {
+		b.WriteString(line + "\n")
+	}
+	if len(m.Events) > 0 {
+		b.WriteString("\nweir history KEY shows all events of a key, weir unblock KEY --why … lets it in.\n")
+	}
+	return b.String()
+}
