@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"cmp"
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"weir/internal/keys"
 	"weir/pkg/inline"
+	"weir/pkg/inline/guarded"
 	"weir/pkg/window"
 )
 
@@ -112,21 +114,32 @@ func (e *Enforcer) top(w http.ResponseWriter, r *http.Request) error {
 			return problemf(http.StatusBadRequest, "n is how many keys: 1 to %d", mostTop)
 		}
 	}
-	if e.memory == nil {
-		return problemf(http.StatusNotImplemented, "inline rules count in %s, which cannot be searched for the heaviest keys; ask about one key with /v1/keys", e.config.InlineStore.Name)
-	}
 	ruling := e.ruling.Load()
 	leave, err := e.mayFind(r) // it looks at all keys
 	if err != nil {
 		return err
 	}
 	defer leave()
-	writeJSON(w, http.StatusOK, e.heaviest(ruling, query.Get("rule"), n))
+	all, complete, err := e.heaviest(r.Context(), ruling, query.Get("rule"), n)
+	if err != nil {
+		return problemf(http.StatusServiceUnavailable, "the counts of inline rules cannot be read: %s", err)
+	}
+	if !complete {
+		w.Header().Set(partialField, "true")
+	}
+	writeJSON(w, http.StatusOK, all)
 	return nil
 }
 
-// heaviest returns the keys of one inline rule, or of all, that are nearest to a limit.
-func (e *Enforcer) heaviest(ruling *ruling, name string, n int) []heavyKey {
+const (
+	// partialField marks an answer of which the store has more than could be looked at.
+	partialField = "Weir-Partial"
+	// topPatience is how long a store is asked for its keys.
+	topPatience = 2 * time.Second
+)
+
+// heaviest returns the keys of one inline rule, or of all, that are nearest to a limit, and whether it has looked at all.
+func (e *Enforcer) heaviest(ctx context.Context, ruling *ruling, name string, n int) (all []heavyKey, complete bool, err error) {
 	var rules []*inline.Rule
 	indexes := map[*inline.Rule]int{}
 	for i, l := range ruling.limits {
@@ -136,8 +149,8 @@ func (e *Enforcer) heaviest(ruling *ruling, name string, n int) []heavyKey {
 		}
 	}
 
-	all := []heavyKey{}
-	e.memory.All(rules, func(of *inline.Rule, key string, s *window.State, at int64) {
+	all = []heavyKey{}
+	complete, err = e.allKeys(ctx, rules, func(of *inline.Rule, key string, s *window.State, at int64) {
 		one := heavyKey{Rule: of.Name, Key: key}
 		for j, limit := range ruling.Rules.Rules[indexes[of]].Limits {
 			if limit.Queued {
@@ -155,7 +168,23 @@ func (e *Enforcer) heaviest(ruling *ruling, name string, n int) []heavyKey {
 			all = heaviestOf(all, n)
 		}
 	})
-	return heaviestOf(all, n)
+	return heaviestOf(all, n), complete, err
+}
+
+// allKeys calls look with the keys of some rules, and reports whether these are all.
+func (e *Enforcer) allKeys(ctx context.Context, rules []*inline.Rule, look func(of *inline.Rule, key string, s *window.State, at int64)) (complete bool, err error) {
+	switch {
+	case len(rules) == 0:
+		return true, nil
+	case e.memory != nil:
+		e.memory.All(rules, look)
+		return true, nil
+	case e.storeAway():
+		return false, guarded.ErrAway
+	}
+	ctx, cancel := context.WithTimeout(ctx, topPatience)
+	defer cancel()
+	return e.shared.All(ctx, rules, look)
 }
 
 func heaviestOf(all []heavyKey, n int) []heavyKey {

@@ -15,6 +15,7 @@ import (
 
 	"weir/internal/store/redis/redistest"
 	"weir/pkg/inline/redis"
+	"weir/pkg/inline/stored"
 	"weir/pkg/request"
 	"weir/test/wait"
 )
@@ -90,8 +91,60 @@ func TestEnforcersCountTogether(t *testing.T) {
 	if k.Where != "store" || len(k.Limits) != 1 || k.Limits[0].Count != 93 {
 		t.Errorf("%+v", k)
 	}
-	if got := all[0].get("/v1/top"); got.status != http.StatusNotImplemented || !strings.Contains(got.body, "/v1/keys") {
-		t.Errorf("%d %s", got.status, got.body)
+	all[0].takes("quota", "bob", 100)
+	all[1].takes("pay", "carol", 5)
+	for path, want := range map[string]string{
+		"/v1/top":           "[{quota bob 100/min 100 1} {quota alice 100/min 93 0.93} {pay carol 100/min 5 0.05}]",
+		"/v1/top?n=1":       "[{quota bob 100/min 100 1}]",
+		"/v1/top?rule=pay":  "[{pay carol 100/min 5 0.05}]",
+		"/v1/top?rule=none": "[]",
+	} {
+		for _, r := range all {
+			var keys []heavyKey
+			got := r.get(path)
+			got.read(t, &keys)
+			if fmt.Sprint(keys) != want || got.Header.Get("Weir-Partial") != "" {
+				t.Errorf("%s: %v", path, keys)
+			}
+		}
+	}
+}
+
+// TestTopOfManyKeys: more keys than are looked at are shown in part, and the answer says so; those of a rule that was named
+// are not in the way.
+func TestTopOfManyKeys(t *testing.T) {
+	server := redistest.Start(t)
+	r := counted(t, server, 1)[0]
+	r.takes("tokens", "alice", 5)
+	many := server.Client.Pipeline()
+	var cell string
+	for _, key := range server.Client.Keys(t.Context(), "*}ktokens*").Val() {
+		cell = server.Client.Get(t.Context(), key).Val()
+	}
+	for n := range stored.MostScanned + 10 {
+		many.Set(t.Context(), fmt.Sprintf("weir:inline:{%04x}kpay\x00user%d", n%65536, n), cell, time.Hour)
+		if many.Len() == 5000 {
+			if _, err := many.Exec(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := many.Exec(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, partial := range map[string]string{"/v1/top?n=3": "true", "/v1/top?n=3&rule=tokens": ""} {
+		var keys []heavyKey
+		got := r.get(path)
+		got.read(t, &keys)
+		if got.Header.Get("Weir-Partial") != partial || partial == "" && len(keys) != 1 {
+			t.Errorf("%s: %v %v", path, keys, got.Header)
+		}
+	}
+
+	resume := server.Pause()
+	defer resume()
+	if got := r.get("/v1/top"); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "cannot be read") {
+		t.Errorf("while the store hangs: %d %s", got.status, got.body)
 	}
 }
 

@@ -46,6 +46,8 @@ func RunBackend(t *testing.T, open func(t *testing.T) *BackendPlace) {
 		{"several cells are one step", severalCells},
 		{"cells expire", cellsExpire},
 		{"any bytes", anyBytes},
+		{"cells are listed", cellsAreListed},
+		{"keys are listed", keysAreListed},
 		{"two write at the same time", twoWrite},
 		{"killed", killed},
 		{"hangs", hangs},

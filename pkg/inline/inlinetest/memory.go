@@ -2,6 +2,7 @@ package inlinetest
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,6 +79,22 @@ func (m *Memory) Read(ctx context.Context, _ uint16, names []string) (cells []st
 		cells = append(cells, m.cell(name, now))
 	}
 	return cells, now, ctx.Err()
+}
+
+// Scan lists cells.
+func (m *Memory) Scan(ctx context.Context, prefix string, look func(name string, cell stored.Cell, now int64) bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.now().UnixMicro()
+	for name := range m.cells {
+		if cell := m.cell(name, now); cell.Version != 0 && strings.HasPrefix(name, prefix) && !look(name, cell, now) {
+			break
+		}
+	}
+	return nil
 }
 
 // Len is how many cells there are.

@@ -233,20 +233,31 @@ func (e *Enforcer) judge(answer *http.Response) error {
 
 // Ask sends a request and decodes the answer, one JSON value. It also returns its text.
 func (e *Enforcer) Ask(ctx context.Context, method, path string, query url.Values, body, into any) (json.RawMessage, error) {
+	text, _, err := e.ask(ctx, method, path, query, body, into)
+	return text, err
+}
+
+// AskForAll is Ask for a list. It reports whether the answer has only some of it.
+func (e *Enforcer) AskForAll(ctx context.Context, path string, query url.Values, into any) (partial bool, err error) {
+	_, header, err := e.ask(ctx, http.MethodGet, path, query, nil, into)
+	return header.Get("Weir-Partial") == "true", err
+}
+
+func (e *Enforcer) ask(ctx context.Context, method, path string, query url.Values, body, into any) (json.RawMessage, http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	answer, err := e.send(ctx, method, path, query, body, "application/json")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("reading the answer of %s: %w", e.At(), exit.Cause(err))
+		return nil, nil, fmt.Errorf("reading the answer of %s: %w", e.At(), exit.Cause(err))
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return nil, fmt.Errorf("the answer of %s is not that of an enforcer: %w", e.At(), err)
+		return nil, nil, fmt.Errorf("the answer of %s is not that of an enforcer: %w", e.At(), err)
 	}
 
-	return text, nil
+	return text, answer.Header, nil
 }

@@ -103,13 +103,16 @@ func (t *topCommand) askInline(c *cobra.Command, query url.Values) (keys []*topK
 		return nil, err
 	}
 	defer enforcer.Close()
-	_, err = enforcer.Ask(c.Context(), http.MethodGet, "/v1/top", query, nil, &keys)
-	no := (*ask.RefusedError)(nil)
-	if errors.As(err, &no) && no.Status == http.StatusNotImplemented {
-		fmt.Fprintln(c.ErrOrStderr(), "weir:", no)
-		return nil, nil
+	partial, err := enforcer.AskForAll(c.Context(), "/v1/top", query, &keys)
+	if partial {
+		fmt.Fprintln(c.ErrOrStderr(), "weir: the store of inline rules has more keys than could be looked at, so heavier ones may be missing; "+
+			"name a rule with --rule, or ask about one key with weir explain")
 	}
-	if no != nil {
+	no := (*ask.RefusedError)(nil)
+	if errors.As(err, &no) && no.Status != http.StatusServiceUnavailable {
+		if no.Status == http.StatusNotImplemented { // as earlier versions answer about a shared store
+			fmt.Fprintln(c.ErrOrStderr(), "weir:", no)
+		}
 		return nil, nil // one of an earlier version; if it is for the lack of a key, the next question reports that
 	}
 	return keys, err
