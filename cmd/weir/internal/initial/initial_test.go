@@ -3,13 +3,18 @@ package initial
 import (
 	"bytes"
 	"errors"
+	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"weir/cmd/internal/config"
+	"weir/pkg/request"
 	"weir/pkg/rule"
 )
 
@@ -39,6 +44,35 @@ func TestTheInitialConfigurationShowsDefaults(t *testing.T) {
 	}
 	if got, want := read(whole), read(text); !reflect.DeepEqual(got, want) {
 		t.Errorf("with what is shown\n%+v\nwithout\n%+v", got, want)
+	}
+}
+
+// The rules in comments can be used as they are, and the one by network counts all networks of one subscriber together.
+func TestTheInitialRulesInComments(t *testing.T) {
+	shown := "users: checked\n" + regexp.MustCompile(`(?m)^  # (- name:|  [a-z]+: )`).ReplaceAllString(rulesText, "  $1")
+	set, warnings, err := rule.Parse("rules.yaml", []byte(shown))
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings, shown)
+	}
+	var names []string
+	for _, r := range set.Rules {
+		names = append(names, r.Name)
+	}
+	if want := []string{"per-client", "sign-in", "per-network", "per-user"}; !slices.Equal(names, want) {
+		t.Errorf("%v, not %v", names, want)
+	}
+
+	keys := make(map[string]bool)
+	judge := set.NewJudge()
+	for _, ip := range []string{"2001:db8:1::1", "2001:db8:1:ff::1", "2001:db8:1:ffff::1"} {
+		for _, hit := range judge.Hits(&request.Request{IP: netip.MustParseAddr(ip)}) {
+			if names[hit.Rule] == "per-network" {
+				keys[string(hit.Key)] = true
+			}
+		}
+	}
+	if !maps.Equal(keys, map[string]bool{"2001:db8:1::/48": true}) {
+		t.Error(keys)
 	}
 }
 
