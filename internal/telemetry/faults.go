@@ -20,6 +20,7 @@ type repeated struct {
 	since, said time.Time
 	silent      int // times since it was logged
 	lasts       bool
+	noted       bool // it was logged since it began
 }
 
 // NewFaults makes one that logs to the logger.
@@ -39,7 +40,7 @@ func (f *Faults) Note(operation string, err error) {
 
 	now := time.Now()
 	if !r.lasts {
-		r.lasts, r.since = true, now
+		r.lasts, r.noted, r.since = true, false, now
 	}
 
 	r.silent++
@@ -48,10 +49,11 @@ func (f *Faults) Note(operation string, err error) {
 	}
 
 	f.logger.Error(err.Error(), "operation", operation, "times", r.silent)
-	r.said, r.silent = now, 0
+	r.said, r.silent, r.noted = now, 0, true
 }
 
-// Over logs that an operation works again, if it failed before.
+// Over logs that an operation works again, if it failed before and that was logged. So an operation that fails and works
+// in turn is logged at most once a minute.
 func (f *Faults) Over(operation string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,6 +61,8 @@ func (f *Faults) Over(operation string) {
 	if r == nil || !r.lasts {
 		return
 	}
-	r.lasts = false
+	if r.lasts = false; !r.noted {
+		return
+	}
 	f.logger.Info("works again", "operation", operation, "after", time.Since(r.since).Round(time.Millisecond))
 }

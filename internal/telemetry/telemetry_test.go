@@ -45,6 +45,18 @@ func TestARepeatedErrorIsLoggedOnceAMinute(t *testing.T) {
 		said("after=1m0s")
 		f.Over("read")
 		said("")
+
+		for range 59 { // it fails and works in turn
+			f.Note("read", errors.New("away"))
+			f.Over("read")
+			time.Sleep(time.Second)
+		}
+		said("")
+		time.Sleep(time.Second)
+		f.Note("read", errors.New("away"))
+		said("times=60")
+		f.Over("read")
+		said("works again")
 	})
 }
 
