@@ -146,6 +146,9 @@ func (t *runSummary) enforcer(b *strings.Builder) {
 		client = demo.Abusers()[0].String()
 	}
 	fmt.Fprintf(b, "enforcer   %s\n", url)
+	if serves, _ := t.config.Enforcer.ServesConsole(); serves {
+		fmt.Fprintf(b, "console    %s/console/\n", url)
+	}
 	fmt.Fprintf(b, "ask it     curl -i -H 'X-Forwarded-For: %s' %s/v1/check\n", client, url)
 	fmt.Fprintf(b, "see        weir watch%s weir list, weir status; data is in %s\n", t.flags(), t.config.Data)
 }

@@ -67,3 +67,34 @@ func (h Held) kind() Kind    { return Kind(h.record.flags() & heldKinds >> heldK
 func (h Held) inForce(now int64) bool {
 	return h.record != nil && h.record.flags()&(heldEnded|heldPardoned) == 0 && h.record.until() > now
 }
+
+// Kind is the kind of an order; 0 for a verdict.
+func (h Held) Kind() Kind {
+	if !h.isOrder() {
+		return 0
+	}
+	return h.kind()
+}
+
+// KeyBytes returns the key as it lies in memory. The caller must not change it.
+func (h Held) KeyBytes() []byte { return h.record.key() }
+
+// Decided returns when it was put on the list, in Unix milliseconds. It decodes nothing else.
+func (h Held) Decided() int64 {
+	value := h.record.value()
+	if h.isOrder() {
+		c := newDecoder(value[3:], true)
+		c.Take(c.Number()) // the id
+		return c.Signed()
+	}
+
+	c := newDecoder(value[2:], true)
+	c.Take(c.Number())
+	c.Number() // the generation
+	c.Number() // the offset
+	from := c.Signed()
+	if value[1]&isNever == 0 {
+		c.Number()
+	}
+	return from + c.Signed()
+}

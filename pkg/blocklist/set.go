@@ -117,6 +117,11 @@ func (s *Set) All(nowMilli int64) iter.Seq[*Entry] {
 	}
 }
 
+// Held yields all active entries and orders without decoding them, as they are when it begins.
+func (s *Set) Held(nowMilli int64) iter.Seq[Held] {
+	return func(yield func(Held) bool) { s.freeze().inForce(nowMilli, yield) }
+}
+
 // Orders yields all active orders.
 func (s *Set) Orders(nowMilli int64) iter.Seq[*Order] {
 	return func(yield func(*Order) bool) {

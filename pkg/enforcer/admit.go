@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/netip"
 
 	"weir/internal/keys"
 	"weir/internal/limited"
@@ -18,6 +19,12 @@ import (
 func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error) {
 	if name, ok := r.Context().Value(personKey{}).(string); ok {
 		return name, nil
+	}
+	if in, ok := r.Context().Value(loggedInKey{}).(loggedIn); ok {
+		if !in.role.May(want) {
+			return "", problemf(http.StatusForbidden, "%s has the role %s, and %s is needed", in.name, in.role, want)
+		}
+		return in.name, nil
 	}
 	certified := keys.Certified(r, e.config.TLS)
 	usual := keys.Read.May(want) || want == keys.Take
@@ -50,6 +57,26 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 	}
 	return "", problemf(http.StatusUnauthorized, "orders are given with a key of the role write, and this enforcer has no file of keys: set enforcer.keys, or use its socket")
 }
+
+// A loggedIn is a caller who has shown a key before.
+type loggedIn struct {
+	name string
+	role keys.Role
+}
+
+type loggedInKey struct{}
+
+// As returns a context for requests in the process of a caller who has logged in at a page. They need no key.
+func As(ctx context.Context, name string, role keys.Role) context.Context {
+	return context.WithValue(ctx, loggedInKey{}, loggedIn{name, role})
+}
+
+// Caller returns the address of the client that sent a request, also behind our own proxies; not valid over a unix
+// socket.
+func (e *Enforcer) Caller(r *http.Request) netip.Addr { return e.caller(r) }
+
+// Ending returns a channel that is closed when the enforcer ends. Answers that last end then.
+func (e *Enforcer) Ending() <-chan struct{} { return e.ending }
 
 // commonName returns the name in the certificate of a certified caller.
 func commonName(r *http.Request) string { return r.TLS.VerifiedChains[0][0].Subject.CommonName }

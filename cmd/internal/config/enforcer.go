@@ -69,6 +69,9 @@ type Enforcer struct {
 	// LimitHeaders are the headers, besides Retry-After, that describe the broken limit to a refused client: draft
 	// (RateLimit and RateLimit-Policy), legacy (X-RateLimit-…), both, or none. Default: both.
 	LimitHeaders LimitHeaders `yaml:"limit_headers"`
+	// Console serves pages for people at /console/ of listen: on, read (no actions), or off. Default: on, and off beyond
+	// loopback without keys.
+	Console Console `yaml:"console"`
 	// Crowdsec configures the answers to CrowdSec's bouncers.
 	Crowdsec Crowdsec `yaml:"crowdsec"`
 	// NFTables keeps the list in this machine's firewall.
@@ -121,6 +124,33 @@ type LimitHeaders string
 // FromYAML reads one of the words.
 func (l *LimitHeaders) FromYAML(v yamlfile.Value) {
 	*l = LimitHeaders(oneOf(v, "both", "draft", "legacy", "none"))
+}
+
+// Console is on, read or off; empty is the default.
+type Console string
+
+// FromYAML reads one of the words. Unlike other texts, on and off need no quotes.
+func (c *Console) FromYAML(v yamlfile.Value) {
+	text, ok := v.Scalar()
+	switch {
+	case ok && (text == "on" || text == "true"):
+		*c = "on"
+	case ok && (text == "off" || text == "false"):
+		*c = "off"
+	default:
+		*c = Console(oneOf(v, "on", "off", "read"))
+	}
+}
+
+// ServesConsole returns whether pages for people are served, and whether they have actions.
+func (e *Enforcer) ServesConsole() (serves, actions bool) {
+	switch {
+	case e.Listen == "" || e.Console == "off":
+		return false, false
+	case e.Console == "":
+		return e.Keys != "" || e.TLS.Clients == "" && origin.IsLoopback(e.Listen), true
+	}
+	return true, e.Console == "on"
 }
 
 // An Answer is allow or deny.

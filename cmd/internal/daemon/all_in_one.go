@@ -125,7 +125,7 @@ func (w *allInOne) serveAll(p *Process, parts []Part) ([]*Process, error) {
 		// Each part has health, metrics and a log of its own. They share what a process has once: signals and watched
 		// files.
 		own := &Process{Config: p.Config, Logger: p.Logger.With("part", part.Name), Metrics: metrics[i].own, Health: telemetry.NewHealth(), Local: w.local,
-			hangup: p.hangup, served: metrics[i].served, all: p.all, files: p.files}
+			part: part.Name, hangup: p.hangup, served: metrics[i].served, all: p.all, files: p.files}
 		if i+1 < len(parts) {
 			own.Health.Unready("starting: waits until the " + parts[i+1].Name + " is open")
 		}
@@ -134,6 +134,9 @@ func (w *allInOne) serveAll(p *Process, parts []Part) ([]*Process, error) {
 			return nil, fmt.Errorf("%s: %w", part.Name, err)
 		}
 		processes, w.admins = append(processes, own), append(w.admins, served)
+	}
+	for _, one := range processes {
+		one.others = processes
 	}
 	return processes, nil
 }

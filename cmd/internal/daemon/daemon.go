@@ -57,6 +57,8 @@ type Process struct {
 	files  *rereads
 	kept   []*keptFile    // open files whose loss makes it unready
 	api    *http.ServeMux // the part's own endpoints, which require the role read
+	others []*Process     // the parts of this process, and this one
+	part   string         // the name of the part; empty outside of a process with several
 	hangup chan os.Signal
 	served prometheus.Gatherers // the metrics at /metrics; empty means only Metrics
 	all    prometheus.Gatherers // the metrics of all parts of the process; empty means only Metrics

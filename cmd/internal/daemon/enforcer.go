@@ -78,6 +78,7 @@ type RunningEnforcer struct {
 	producers []topic.Appender
 	closeAlso func()
 	inline    io.Closer // nil without a store that others share
+	keys      *keys.File
 }
 
 // OpenEnforcer makes the enforcer that the configuration describes. It does not wait for Kafka: until Kafka answers the
@@ -153,6 +154,8 @@ func (r *RunningEnforcer) settings(ctx context.Context) (enforcer.Config, error)
 		return settings, exit.Wrong(err)
 	}
 
+	r.keys = settings.Keys
+
 	// Without Kafka there is no place for manual entries, and the enforcer refuses them.
 	if r.client != nil {
 		settings.Sinks = r.openSinks()
@@ -226,6 +229,7 @@ func (r *RunningEnforcer) mount() {
 		},
 	})
 	r.Mount(r.bouncers.Handle)
+	r.mountConsole()
 	r.Mount(plain.New(plain.Config{List: list, Rules: r.Rules, Guard: r.Guard}).Handle)
 }
 
