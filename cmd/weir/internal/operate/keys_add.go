@@ -30,8 +30,8 @@ func newKeysAdd() *cobra.Command {
 		Long: `Add makes a key of 32 random bytes, writes its hash, name and role into the file, and shows the key itself this once,
 alone on the last line. With --key-file it adds a key that was made elsewhere, and does not show it.
 
-Roles: read may read the list; write may make manual entries too; send may send requests and nothing else; admin may do
-everything.`,
+Roles: read may read the list; write may make manual entries too; send may send requests and nothing else; take may take
+from inline limits and settle, and nothing else; admin may do everything.`,
 		Example: `  weir keys add --name edge-1 --role read
   weir keys add --name alice --role write --file /etc/weir/keys.yaml
   weir keys add --name shop --role send -o plain > shop.key`,
