@@ -82,8 +82,11 @@ type Queue struct {
 	Limit  int // window.Taken.Limit of an answer that the queue decides
 }
 
-// MostQueued bounds Queue.AtMost.
-const MostQueued = 1_000_000
+// MostQueued bounds Queue.AtMost. A rule in shadow mode puts requests into its stream up to MostShadowed entries beyond that.
+const (
+	MostQueued   = 1_000_000
+	MostShadowed = 10_000
+)
 
 // NotKnown is when an attempt is admitted that a queue refuses: window.Taken.Again of it.
 const NotKnown = window.Never - 1

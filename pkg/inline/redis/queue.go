@@ -11,8 +11,8 @@ import (
 
 var _ stored.Queues = (*Backend)(nil)
 
-// push has as arguments the most entries that the stream may have (0 is any number, -1 adds none), the time until which one
-// is added, and the fields. It returns the time, whether that was too late, the length and the entry's ID.
+// push has as arguments the most entries that the stream may have (0 adds none), the time until which one is added, and the
+// fields. It returns the time, whether that was too late, the length and the entry's ID.
 var push = goredis.NewScript(`
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -21,7 +21,7 @@ if now > tonumber(ARGV[2]) then
   return {now, 1, 0, ''}
 end
 local length = redis.call('XLEN', KEYS[1])
-if most < 0 or most > 0 and length >= most then
+if length >= most then
   return {now, 0, length, ''}
 end
 local id = redis.call('XADD', KEYS[1], '*', unpack(ARGV, 3))

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -121,6 +122,27 @@ func TestAQueue(t *testing.T) {
 	}
 	if n := length(t, server.Client, "jobs"); n != 3 {
 		t.Errorf("%d jobs", n)
+	}
+}
+
+// In shadow mode clients fill a stream only up to a bound. Then requests pass without an entry.
+func TestAQueueInShadowIsBounded(t *testing.T) {
+	server := redistest.Start(t)
+	rules := inlinetest.Rules{withQueue(t, "jobs", "jobs", 2)}
+	rules[0].Shadow = true
+	s := queueStore(t, Options{URL: "redis://" + server.Addr}, rules)
+	const most = 2 + inline.MostShadowed
+	fill := `for i = 2, tonumber(ARGV[1]) do redis.call('XADD', KEYS[1], '*', 'a', 'b') end`
+	if err := server.Client.Eval(ctx, fill, []string{"jobs"}, most).Err(); err != nil && !errors.Is(err, goredis.Nil) {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if v := takes(t, s, inline.Want{Rule: rules[0], Key: []byte("a"), Cost: 1}); !v.Admitted || v.Taken[0].Admitted {
+			t.Errorf("%+v", v)
+		}
+		if n := length(t, server.Client, "jobs"); n != most {
+			t.Errorf("%d entries, want %d", n, most)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ type Queues interface {
 // A Push is an entry for a stream.
 type Push struct {
 	Stream string
-	AtMost int64    // 0 is any number; below 0 nothing is added
+	AtMost int64    // 0 only asks for the length
 	Until  int64    // microseconds since 1970, by the database's clock
 	Fields []string // names and values
 }
@@ -98,9 +98,9 @@ func (s *Store) push(ctx context.Context, id inline.ID, w *inline.Want, t *windo
 	p := Push{Stream: w.Rule.Queue.Stream, AtMost: w.Rule.Queue.AtMost}
 	switch {
 	case w.Cost < 1:
-		p.AtMost = -1
-	case w.Rule.Shadow:
 		p.AtMost = 0
+	case w.Rule.Shadow:
+		p.AtMost += inline.MostShadowed
 	}
 	p.Fields = append([]string{"attempt", id.String(), "rule", w.Rule.Name, "key", string(w.Key), "cost", strconv.FormatInt(w.Cost, 10),
 		"time", time.UnixMilli(t.At).UTC().Format("2006-01-02T15:04:05.000Z07:00")}, w.Fields...)
