@@ -1,6 +1,7 @@
 package inlinetest
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,11 +23,7 @@ type HistoryPlace struct {
 }
 
 // A Row is one of the history as it is stored.
-type Row struct {
-	stored.Attempt
-	Settled   *int64
-	SettledAt int64
-}
+type Row = stored.Row
 
 // RunHistory runs the tests of a stored.History, each in a new Place.
 func RunHistory(t *testing.T, open func(t *testing.T) *HistoryPlace) {
@@ -38,6 +35,7 @@ func RunHistory(t *testing.T, open func(t *testing.T) *HistoryPlace) {
 		{"no rows of what was returned", rowsReturned},
 		{"rows are added once", rowsAddedOnce},
 		{"any keys", anyKeys},
+		{"rows are found by their keys", rowsByKeys},
 		{"each attempt once, whatever is killed", eachOnce},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.run(t, open(t)) })
@@ -282,4 +280,49 @@ func eachOnce(t *testing.T, p *HistoryPlace) {
 	if admitted.Load() < 30 {
 		t.Errorf("%d were admitted: the traffic shows too little", admitted.Load())
 	}
+}
+
+// rowsByKeys: the newest rows of keys are found, the newest first, with their settlements.
+func rowsByKeys(t *testing.T, p *HistoryPlace) {
+	quota, few := limited(t, "quota", 50, 100), limited(t, "few", 50, 100)
+	b, s := p.Open(t).(stored.Reader), p.store(t, Rules{quota, few}.Find)
+	var last inline.Verdict
+	for n := range 6 {
+		if last = askFor(t, s, of(quota, "a", 1), of(few, "a b", 2), of(quota, "a", 3)); n < 3 {
+			askFor(t, s, of(quota, "b", 1))
+		}
+	}
+	if err := s.SettleAt(ctx, "quota", last.Attempt, 7); err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range []struct {
+		q    stored.Query
+		want int
+	}{
+		{stored.Query{Keys: []string{"a"}, Most: 100}, 12},
+		{stored.Query{Keys: []string{"b", "a b", "none", "'"}, Most: 100}, 9},
+		{stored.Query{Keys: []string{"a", "a b"}, Rule: "few", Most: 100}, 6},
+		{stored.Query{Keys: []string{"a"}, Most: 5}, 5},
+		{stored.Query{Keys: []string{"a"}, From: last.Taken[0].At + 1, Most: 100}, 0},
+		{stored.Query{Keys: []string{"A"}, Most: 100}, 0},
+	} {
+		got, err := b.Rows(ctx, &one.q)
+		if err != nil || len(got) != one.want {
+			t.Errorf("%+v: %d rows, %v", one.q, len(got), err)
+		}
+		if !slices.IsSortedFunc(got, func(x, y Row) int { return cmp.Compare(y.At, x.At) }) {
+			t.Errorf("%+v: they are not sorted", one.q)
+		}
+	}
+
+	all, err := b.Rows(ctx, &stored.Query{Keys: []string{"a", "b", "a b"}, Most: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range all {
+		if (all[i].Settled != nil) != (all[i].SettledAt >= all[i].At) {
+			t.Errorf("%+v", all[i])
+		}
+	}
+	p.have(t, all)
 }

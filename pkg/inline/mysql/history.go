@@ -9,7 +9,7 @@ import (
 	"weir/pkg/inline/tables"
 )
 
-var _ stored.History = (*Backend)(nil)
+var _ stored.Reader = (*Backend)(nil)
 
 const (
 	longestLimit = 255 // bytes, as in schema_2.sql
@@ -80,4 +80,47 @@ func (b *Backend) retain(ctx context.Context, c *sql.Conn) error {
 		}
 	}
 	return nil
+}
+
+// Rows are the newest rows of some keys, by the connection of Add.
+func (b *Backend) Rows(ctx context.Context, of *stored.Query) (all []stored.Row, err error) {
+	if err := b.tables.Wait(ctx); err != nil {
+		return nil, err
+	}
+	q := &request{}
+	q.add("SELECT id, `rule`, `key`, part, "+sinceEpoch("at")+", cost, verdict, limit_text, remaining, COALESCE(store, ''), settled, COALESCE("+sinceEpoch("settled_at")+
+		", 0) FROM weir_inline_history WHERE at >= ?", instant(of.From))
+	if of.Rule != "" {
+		q.add(" AND `rule` = ?", []byte(of.Rule))
+	}
+	q.add(" AND `key` IN ")
+	keys := make([]any, len(of.Keys))
+	for i, key := range of.Keys {
+		keys[i] = []byte(key)
+	}
+	q.list(keys)
+	q.add(" ORDER BY at DESC, id DESC, `rule`, `key`, part LIMIT ?", of.Most)
+	rows, err := b.upkeep.QueryContext(ctx, q.String(), q.args...)
+	if codeOf(err) == noSuchTable {
+		b.tables.Missing(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var r stored.Row
+		var id []byte
+		if err := rows.Scan(&id, &r.Rule, &r.Key, &r.Part, &r.At, &r.Cost, &r.Verdict, &r.Limit, &r.Remaining, &r.Store, &r.Settled, &r.SettledAt); err != nil {
+			return nil, err
+		}
+		copy(r.ID[:], id)
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}
+
+// sinceEpoch is a time of the tables in milliseconds since 1970.
+func sinceEpoch(column string) string {
+	return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', " + column + ") DIV 1000"
 }

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"weir/pkg/inline/stored"
 )
 
-var _ stored.History = (*Backend)(nil)
+var _ stored.Reader = (*Backend)(nil)
 
 //go:embed add.sql
 var addSQL string
@@ -110,4 +112,37 @@ func (b *Backend) Add(ctx context.Context, rows []stored.Attempt) error {
 	defer cancel()
 	_, err := b.adding.Exec(ctx, addSQL+once, addArgs(rows)...)
 	return b.noted(err)
+}
+
+const rowsSQL = `
+SELECT id, rule, key, part, at, cost, verdict, limit_text, remaining, COALESCE(store, ''), settled, settled_at FROM weir_inline_history
+WHERE key = ANY($1) AND at >= $2 AND ($3 = '' OR rule = $3) ORDER BY at DESC, id DESC, rule, key, part LIMIT $4`
+
+// Rows are the newest rows of some keys, by the connection of Add.
+func (b *Backend) Rows(ctx context.Context, q *stored.Query) (all []stored.Row, err error) {
+	if err := b.tables.Wait(ctx); err != nil {
+		return nil, err
+	}
+	keys := make([]string, len(q.Keys))
+	for i, key := range q.Keys {
+		keys[i] = storable(key)
+	}
+	found, err := b.adding.Query(ctx, rowsSQL, keys, time.UnixMilli(q.From), storable(q.Rule), q.Most)
+	if err != nil {
+		return nil, b.noted(err)
+	}
+	var r stored.Row
+	var id [16]byte
+	var at time.Time
+	var settled *int64
+	var settledAt *time.Time
+	_, err = pgx.ForEachRow(found, []any{&id, &r.Rule, &r.Key, &r.Part, &at, &r.Cost, &r.Verdict, &r.Limit, &r.Remaining, &r.Store, &settled, &settledAt}, func() error {
+		one := r
+		if one.ID, one.At = id, at.UnixMilli(); settled != nil && settledAt != nil {
+			one.Settled, one.SettledAt = new(*settled), settledAt.UnixMilli()
+		}
+		all = append(all, one)
+		return nil
+	})
+	return all, b.noted(err)
 }

@@ -16,6 +16,28 @@ type History interface {
 	Add(ctx context.Context, rows []Attempt) error
 }
 
+// A Reader is a History that can be read.
+type Reader interface {
+	History
+	// Rows are the newest rows of some keys, the newest first.
+	Rows(ctx context.Context, q *Query) ([]Row, error)
+}
+
+// A Query selects rows of a History.
+type Query struct {
+	Keys []string
+	Rule string // empty is any
+	From int64  // milliseconds since 1970
+	Most int
+}
+
+// A Row is an attempt in a History, with its settlement.
+type Row struct {
+	Attempt
+	Settled   *int64 // what it has cost, or nil
+	SettledAt int64  // milliseconds since 1970; 0 if it was not settled
+}
+
 // A Lister is a Backend that lists for people which attempts each key has counted, though it may be no History. It does
 // Commit.Attempts and Commit.Settlements with the changes of a commit.
 type Lister interface {

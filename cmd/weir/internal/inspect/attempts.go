@@ -35,6 +35,8 @@ type tries struct {
 	rule string // empty is any
 	most int
 
+	inTable bool // these are of the table in SQL
+
 	mu   sync.Mutex
 	all  []try
 	left int // left out, because there are too many
@@ -86,7 +88,9 @@ func (t *tries) add(one try) {
 
 // trim sorts the attempts, the newest first, and drops the oldest when there are too many.
 func (t *tries) trim() {
-	slices.SortStableFunc(t.all, func(a, b try) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(b.Order, a.Order)) })
+	slices.SortStableFunc(t.all, func(a, b try) int {
+		return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(b.Order, a.Order), cmp.Compare(b.Attempt, a.Attempt))
+	})
 	if over := len(t.all) - t.most; over > 0 {
 		t.left += over
 		clear(t.all[t.most:])
@@ -94,8 +98,17 @@ func (t *tries) trim() {
 	}
 }
 
-// find reads the topic of attempts, from a place on.
+// find reads the topic of attempts, from a place on. If it has none and enforcers keep a table, it reads that.
 func (t *tries) find(ctx context.Context, settings *config.Config, stderr io.Writer, from catFrom) error {
+	err := t.findInTopic(ctx, settings, stderr, from)
+	if hasTable(settings) && len(t.all) == 0 { // an enforcer alone has no topics
+		t.inTable = true
+		return t.findInTable(ctx, settings, from)
+	}
+	return err
+}
+
+func (t *tries) findInTopic(ctx context.Context, settings *config.Config, stderr io.Writer, from catFrom) error {
 	name := settings.Kafka.Prefix + daemon.Attempts
 	client, err := live.Connect(settings, stderr, name)
 	if err != nil {
@@ -130,14 +143,20 @@ func (h *historyCommand) attempts(c *cobra.Command, key string, from catFrom) er
 			fmt.Fprintln(&b, attemptText(&found.all[i].Record))
 		}
 	}
-	if found.left > 0 && h.output.Form == "text" {
+	if found.left > 0 && found.inTable && h.output.Form == "text" {
+		b.WriteString("(older attempts are left out; --from selects fewer)\n")
+	} else if found.left > 0 && h.output.Form == "text" {
 		fmt.Fprintf(&b, "(%s before these are left out; --from selects fewer)\n", output.Counted(found.left, "attempt"))
 	}
 	if _, failed := io.WriteString(c.OutOrStdout(), b.String()); failed != nil {
 		return failed
 	}
 	if err == nil && len(found.all) == 0 {
-		err = exit.Unmetf("%s has no attempts of %s", settings.Kafka.Prefix+daemon.Attempts, key)
+		where := settings.Kafka.Prefix + daemon.Attempts
+		if found.inTable {
+			where = "the table weir_inline_history"
+		}
+		err = exit.Unmetf("%s has no attempts of %s", where, key)
 	}
 	return err
 }

@@ -43,7 +43,7 @@ that exists when it starts. It shows the events of a key: a key as the list show
 the events of prefixes that contain it), a prefix (with all events within it), or a field with its value (user:alice).
 
 With --attempts it shows the attempts of the key at inline rules instead, the newest first and at most 1,000: those that
-enforcers have written to their topic (inline.history).
+enforcers have written to their topic (inline.history), or to a table in SQL if there are no brokers.
 
 If there is no event of the key, the exit code is 3. History reads only the topic of events; no part of Weir has to run.`,
 		Example: `  weir history 203.0.113.7

@@ -53,3 +53,27 @@ func (m *Match) overlaps(ip string) bool {
 	other := Prefix(ip)
 	return other.IsValid() && other.Overlaps(m.prefix)
 }
+
+// shortestKey is the shortest prefix that Keys has.
+const shortestKey = 8
+
+// Keys are the keys of rules by which requests of this key may have counted: the text, the value of a field, and the
+// prefixes that contain an address.
+func (m *Match) Keys() []string {
+	keys := []string{m.text}
+	if m.scope != "" && m.scope != "ip" {
+		keys = append(keys, m.value)
+	}
+	if !m.prefix.IsValid() {
+		return keys
+	}
+	bits := m.prefix.Bits()
+	if m.prefix.IsSingleIP() {
+		keys = append(keys, m.prefix.Addr().String())
+		bits--
+	}
+	for ; bits >= shortestKey; bits-- {
+		keys = append(keys, netip.PrefixFrom(m.prefix.Addr(), bits).Masked().String())
+	}
+	return keys
+}
