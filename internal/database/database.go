@@ -39,6 +39,9 @@ import (
 // contents are damaged. It passes when the disk works again, or the folder has been moved away.
 var ErrBroken = errors.New("the disk has failed")
 
+// ErrDamaged reports, together with ErrBroken, that the folder's contents cannot be read.
+var ErrDamaged = errors.New("it is damaged, or a newer version wrote it")
+
 // ErrInUse reports that another process has the folder.
 var ErrInUse = errors.New("in use by another process")
 

@@ -76,7 +76,7 @@ func openOnce(ctx context.Context, o Options) (*opening, error) {
 
 // damaged adds the remedy for a folder that cannot be read.
 func damaged(folder string, why error) error {
-	return fmt.Errorf("it is damaged, or a newer version wrote it (%w); move %s away: a new store is made; with kafka.brokers, the hits that weir.hits still has are counted again", why, folder)
+	return fmt.Errorf("%w (%w); move %s away: a new store is made; with kafka.brokers, the hits that weir.hits still has are counted again", ErrDamaged, why, folder)
 }
 
 // release closes an opening that failed.

@@ -35,3 +35,9 @@ func AppendEvent(b []byte, event string, at int64, e *Entry) ([]byte, error) {
 	b = append(b, ',')
 	return append(b, what[1:]...), nil
 }
+
+// InstantText returns a time (Unix milliseconds) as entries and events have it in JSON.
+func InstantText(at int64) string {
+	text, _ := instant(at).MarshalText() // never fails
+	return string(text)
+}

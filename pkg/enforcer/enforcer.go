@@ -41,6 +41,7 @@ import (
 	"weir/internal/origin"
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
+	"weir/pkg/enforcer/past"
 	"weir/pkg/inline"
 	"weir/pkg/inline/stored"
 	"weir/pkg/rule"
@@ -82,6 +83,10 @@ type Config struct {
 	InlineStore *InlineStore
 	// History takes the attempts at inline rules; nil is none.
 	History *History
+
+	// Events is the index of events; nil is none, and NoEvents says why.
+	Events   *past.Index
+	NoEvents string
 
 	// Refused is called for each refusal, with the entry and the client. It must not wait. It may be nil.
 	Refused func(entry *blocklist.Entry, client netip.Addr)

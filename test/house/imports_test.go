@@ -21,7 +21,7 @@ var vendors = map[string][]string{
 	"github.com/redis/go-redis":       {"internal/store", "pkg/inline"},
 	"github.com/jackc/pgx":            {"pkg/inline"},
 	"github.com/go-sql-driver":        {"pkg/inline"},
-	"github.com/cockroachdb/pebble":   {"internal/database", "internal/store", "internal/topic/local"},
+	"github.com/cockroachdb/pebble":   {"internal/database", "internal/store", "internal/topic/local", "pkg/enforcer/past"},
 	"go.yaml.in/yaml":                 {"internal/yamlfile"},
 	"github.com/expr-lang/expr":       {"pkg/rule", "cmd/internal/config"},
 	"github.com/spf13/cobra":          {"cmd/weir", "cmd/internal/daemon"},

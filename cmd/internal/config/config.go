@@ -82,6 +82,7 @@ func Default() *Config {
 			WithoutList:  "allow",
 			Refuse:       429,
 			LimitHeaders: "both",
+			Events:       10_000_000,
 			NFTables:     NFTables{AtExit: "keep"},
 			HAProxy:      HAProxy{Value: "until"},
 		},

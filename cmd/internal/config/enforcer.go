@@ -72,6 +72,9 @@ type Enforcer struct {
 	// Console serves pages for people at /console/ of listen: on, read (no actions), or off. Default: on, and off beyond
 	// loopback without keys.
 	Console Console `yaml:"console"`
+	// Events is how many events of weir.events the enforcer keeps in an index on disk, the newest ones, for weir history;
+	// each takes about 400 bytes. 0 is no index. Default: 10000000.
+	Events int64 `yaml:"events"`
 	// Crowdsec configures the answers to CrowdSec's bouncers.
 	Crowdsec Crowdsec `yaml:"crowdsec"`
 	// NFTables keeps the list in this machine's firewall.
@@ -90,6 +93,10 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 	guard(v.Key("admin"), e.Admin, keysOrLoopback, guarded)
 	if place := v.Key("refuse"); !place.Faulty() && e.Refuse != http.StatusTooManyRequests && e.Refuse != http.StatusForbidden {
 		place.Faultf("write 429 or 403", "edges do not understand %d as a refusal", e.Refuse)
+	}
+
+	if place := v.Key("events"); !place.Faulty() && e.Events < 0 {
+		place.Faultf("write how many events to keep, or 0 for no index", "%d events are not possible", e.Events)
 	}
 
 	e.checkFields(v.Key("fields"))

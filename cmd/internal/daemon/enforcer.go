@@ -21,6 +21,7 @@ import (
 	"weir/pkg/enforcer/crowdsec"
 	"weir/pkg/enforcer/envoy"
 	"weir/pkg/enforcer/outright"
+	"weir/pkg/enforcer/past"
 	"weir/pkg/enforcer/plain"
 	"weir/pkg/inline"
 )
@@ -74,6 +75,7 @@ type RunningEnforcer struct {
 	client    topic.Log // nil without Kafka
 	follower  *follow.Follower
 	bouncers  *crowdsec.API
+	events    *past.Index   // nil without one
 	grpc      *envoy.Server // nil without enforcer.grpc
 	producers []topic.Appender
 	closeAlso func()
@@ -93,6 +95,7 @@ func OpenEnforcer(ctx context.Context, p *Process, client topic.Log) (*RunningEn
 		return nil, exit.Wrong(err)
 	}
 
+	r.events = r.openEvents()
 	settings, err := r.settings(ctx)
 	if err == nil {
 		r.Enforcer, err = enforcer.Open(settings)
@@ -136,6 +139,9 @@ func (r *RunningEnforcer) settings(ctx context.Context) (enforcer.Config, error)
 		Refused: func(entry *blocklist.Entry, client netip.Addr) { r.bouncers.Saw(entry, client) },
 	}
 
+	if settings.Events = r.events; r.events == nil {
+		settings.NoEvents = noEvents(c)
+	}
 	if c.Enforcer.Follow == followKafka && p.Local != nil {
 		settings.Follows = "the topics in " + c.StoreFolder()
 	}
@@ -240,7 +246,11 @@ func (r *RunningEnforcer) Status() any {
 		enforcer.Status
 		Trouble string `json:"trouble,omitempty"` // why the list is not up to date
 		Unread  int64  `json:"unread"`            // records that were left out
-	}{r.Enforcer.Status(), following.Trouble, following.Unread}
+		Events  any    `json:"events,omitempty"`  // the index of events, where there is one
+	}{Status: r.Enforcer.Status(), Trouble: following.Trouble, Unread: following.Unread}
+	if r.events != nil {
+		s.Events = r.events.Status()
+	}
 	s.CaughtUp = s.CaughtUp && following.Trouble == ""
 	return s
 }

@@ -48,14 +48,19 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps the list up to date. With Kafka it first waits for the topics.
+// follow keeps the list and the index of events up to date. With Kafka it first waits for the topics.
 func (r *RunningEnforcer) follow(ctx context.Context) error {
 	if r.process.Config.Enforcer.Follow == followKafka {
 		if err := r.ensureTopics(ctx); err != nil {
 			return err
 		}
 	}
+	var running sync.WaitGroup
+	if r.events != nil {
+		running.Go(func() { r.events.Run(ctx) })
+	}
 	r.follower.Run(ctx)
+	running.Wait()
 	return nil
 }
 
