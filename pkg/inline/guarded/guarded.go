@@ -4,9 +4,10 @@
 // to allow, to refuse, or to count in a Memory of this process, which has this process's share of the limits. All Wants
 // of an attempt are answered in this way then, and still all admit it or none does.
 //
-// After opensAfter failures in a row the Guard does not ask the Store any more, so that callers do not wait. Every
-// tryEvery it lets one attempt try; the first that succeeds closes the breaker. inline.ErrBusy is a failure of one key
-// only, and does not open it.
+// After opensAfter failures in a row the Guard does not ask the Store any more, so that callers do not wait. Failures of
+// one moment, as when a call of the Store is slow that many share, are one failure. Every tryEvery the Guard lets one
+// attempt try; the first that succeeds closes the breaker. inline.ErrBusy is a failure of one key only, and does not open
+// it.
 //
 // Any number of goroutines may use a Guard. It starts none, and its Take and TakeOnce do not fail.
 package guarded
@@ -34,6 +35,7 @@ type Config struct {
 
 const (
 	opensAfter = 5
+	moment     = 20 * time.Millisecond
 	tryEvery   = time.Second
 	// patience is how many budgets a settlement may take: no request waits for it.
 	patience = 10
@@ -45,6 +47,7 @@ var ErrAway = errors.New("the store of inline limits has not answered, and is no
 // A Guard answers in time.
 type Guard struct {
 	config  Config
+	began   time.Time
 	breaker breaker
 }
 
@@ -56,7 +59,7 @@ func New(c Config) *Guard {
 	if c.Asked == nil {
 		c.Asked = func(time.Duration, error) {}
 	}
-	return &Guard{config: c}
+	return &Guard{config: c, began: time.Now()}
 }
 
 // Away reports whether the Store is not asked for now.
@@ -119,19 +122,20 @@ func (g *Guard) Stats() inline.Stats {
 // ask asks the Store, unless it is away. An answer does not end with the request that asked: then a client could have
 // its attempts returned.
 func (g *Guard) ask(ctx context.Context, budget time.Duration, do func(context.Context) error) error {
-	if !g.breaker.enter(time.Now()) {
+	begin := time.Since(g.began) // unlike the time of day, it does not go back
+	if !g.breaker.enter(begin) {
 		return ErrAway
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget)
 	defer cancel()
-	begin := time.Now()
 	err := do(within)
 	failure := err
 	if errors.Is(err, inline.ErrUnknown) || errors.Is(err, inline.ErrNotCounted) {
 		failure = nil
 	}
-	g.breaker.leave(time.Now(), failure != nil && !errors.Is(failure, inline.ErrBusy))
-	g.config.Asked(time.Since(begin), failure)
+	end := time.Since(g.began)
+	g.breaker.leave(end, failure != nil && !errors.Is(failure, inline.ErrBusy))
+	g.config.Asked(end-begin, failure)
 	return err
 }
 
@@ -175,31 +179,37 @@ func (g *Guard) without(ctx context.Context, v *inline.Verdict, request string, 
 	}
 }
 
-// A breaker is closed, or open until a try.
+// A breaker is closed, or open until a try. Its times count from the Guard's beginning.
 type breaker struct {
 	failures atomic.Int32 // in a row
-	retry    atomic.Int64 // when the next try may begin, in Unix nanoseconds; 0 while it is closed
+	failed   atomic.Int64 // when the last of them was
+	retry    atomic.Int64 // when the next try may begin; 0 while it is closed
 }
 
 // enter reports whether the Store may be asked: while it is away, by one caller in a while.
-func (b *breaker) enter(now time.Time) bool {
+func (b *breaker) enter(now time.Duration) bool {
 	retry := b.retry.Load()
 	if retry == 0 {
 		return true
 	}
-	return now.UnixNano() >= retry && b.retry.CompareAndSwap(retry, now.Add(tryEvery).UnixNano())
+	return int64(now) >= retry && b.retry.CompareAndSwap(retry, int64(now+tryEvery))
 }
 
 // leave notes what became of a question.
-func (b *breaker) leave(now time.Time, failed bool) {
-	switch {
-	case !failed:
+func (b *breaker) leave(now time.Duration, failed bool) {
+	if !failed {
 		b.failures.Store(0)
 		if b.retry.Load() != 0 {
 			b.retry.Store(0)
 		}
-	case b.failures.Add(1) >= opensAfter:
+		return
+	}
+	last := b.failed.Load()
+	if int64(now-moment) < last || !b.failed.CompareAndSwap(last, int64(now)) {
+		return
+	}
+	if b.failures.Add(1) >= opensAfter {
 		b.failures.Store(opensAfter)
-		b.retry.Store(now.Add(tryEvery).UnixNano())
+		b.retry.Store(int64(now + tryEvery))
 	}
 }

@@ -102,6 +102,35 @@ func TestTheBreaker(t *testing.T) {
 	})
 }
 
+// One moment in which the store is slow fails all that ask then. The next are asked again, so few pass without it.
+func TestFailuresAtTheSameTimeAreOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slow{Memory: inline.New(inline.Config{})}
+		g := New(Config{Store: s, Memory: inline.New(inline.Config{}), Budget: 20 * time.Millisecond})
+		rule := newRule(t, "quota", inline.Allow)
+		for round := range opensAfter {
+			if g.Away() {
+				t.Fatalf("it is open after %d failures", round)
+			}
+			for range 100 {
+				go g.try(of(rule))
+			}
+			time.Sleep(25 * time.Millisecond)
+		}
+		if !g.Away() {
+			t.Error("it is not open")
+		}
+	})
+}
+
+// A slow store answers nothing in time.
+type slow struct{ *inline.Memory }
+
+func (s *slow) Take(ctx context.Context, _ *inline.Verdict, _ []inline.Want) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func TestAnswersWithoutTheStore(t *testing.T) {
 	s := &moody{Memory: inline.New(inline.Config{}), err: errors.New("away")}
 	g := New(Config{Store: s, Memory: inline.New(inline.Config{})})
