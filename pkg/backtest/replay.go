@@ -195,7 +195,7 @@ func (r *replay) decide(one *replayed) {
 	r.report.Attempts += r.pass.one()
 	takes := r.takes[one.first : one.first+one.n]
 	if one.without {
-		r.pass.strategy.leftOut(takes, one.at)
+		r.pass.strategy.leftOut(takes, one.at, r.words.all)
 		for i := range takes {
 			r.compare(one, &takes[i], r.words.all[takes[i].given])
 		}

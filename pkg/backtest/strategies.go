@@ -41,8 +41,33 @@ type Comparison struct {
 	// Failed are attempts while the shared store failed, or when a queue was full: no limit has decided them, and they
 	// are left out.
 	Failed     int64            `json:"failed"`
-	Given      map[string]int64 `json:"given"` // the verdicts that were given
+	LeftOut    map[string]int64 `json:"left_out"` // the verdicts of these
+	Given      map[string]int64 `json:"given"`    // the verdicts that were given
 	Strategies []Strategy       `json:"strategies"`
+
+	onlyQueue bool // the rule has no limit but a queue
+}
+
+// OfQueue reports whether a queue has decided attempts, and no limit can decide any: the rule has only a queue.
+func (c *Comparison) OfQueue() bool { return c.onlyQueue && c.Attempts+c.Failed > 0 }
+
+// queueText is what a rule's only queue has decided.
+func (c *Comparison) queueText() string {
+	all := map[string]int64{}
+	for _, verdicts := range []map[string]int64{c.Given, c.LeftOut} {
+		for verdict, n := range verdicts {
+			all[verdict] += n
+		}
+	}
+	text := fmt.Sprintf("the rule has only a queue, which decided the attempts: %s admitted, %s refused, %s failed",
+		grouped(all[attempts.Admitted]), grouped(all[attempts.Refused]), grouped(all[attempts.Failed]))
+	for _, verdict := range []string{attempts.Admitted, attempts.Refused, attempts.Failed} {
+		delete(all, verdict)
+	}
+	if len(all) > 0 {
+		text += ", " + verdictsText(all)
+	}
+	return text + "; under other algorithms it would decide the same"
 }
 
 // A Strategy is what an algorithm makes of the attempts at a rule.
@@ -114,8 +139,10 @@ func Compare(ctx context.Context, c CompareConfig) (*Comparison, error) {
 	}
 
 	made := &Comparison{Rule: of.Name, Key: of.Key.String(), Unread: r.report.Unread, Given: map[string]int64{}}
+	made.onlyQueue = true
 	for _, limit := range of.Limits {
 		made.Limits = append(made.Limits, limit.Text)
+		made.onlyQueue = made.onlyQueue && limit.Queued
 	}
 	for i := range r.passes {
 		r.passes[i].strategy = newStrategy(at, of.Name, c.Since, len(r.words.all))
@@ -149,7 +176,7 @@ func (c *CompareConfig) read(r *replay) error {
 func (c *Comparison) add(r *replay, pass *replayPass, i int) {
 	of, s := r.report.rules[pass.strategy.rule], pass.strategy
 	if i == 0 {
-		c.Attempts, c.Failed, c.Given = s.attempts, s.failed, s.given
+		c.Attempts, c.Failed, c.LeftOut, c.Given = s.attempts, s.failed, s.without, s.given
 		if c.First, c.Last = Instant(s.first), Instant(s.last); s.attempts == 0 {
 			c.First, c.Last = 0, 0
 		}
@@ -203,7 +230,8 @@ type strategy struct {
 	attempts, failed, takes int64
 	first, last             int64
 	given, verdicts         map[string]int64
-	keys                    []StrategyKey // by the number of the key
+	without                 map[string]int64 // the verdicts of those that failed
+	keys                    []StrategyKey    // by the number of the key
 	series                  *series
 	passed                  []passed
 	took                    time.Duration
@@ -217,7 +245,7 @@ type passed struct {
 }
 
 func newStrategy(rule int, name string, since int64, words int) *strategy {
-	return &strategy{rule: rule, name: name, since: since, first: math.MaxInt64, given: map[string]int64{}, verdicts: map[string]int64{}, keys: make([]StrategyKey, words), series: &series{most: seriesBars}}
+	return &strategy{rule: rule, name: name, since: since, first: math.MaxInt64, given: map[string]int64{}, verdicts: map[string]int64{}, without: map[string]int64{}, keys: make([]StrategyKey, words), series: &series{most: seriesBars}}
 }
 
 func (s *strategy) begin() time.Time {
@@ -273,13 +301,14 @@ func (s *strategy) note(r *replay, one *replayed) (places []int32) {
 }
 
 // leftOut counts an attempt that no limit has decided.
-func (s *strategy) leftOut(takes []replayedTake, at int64) {
+func (s *strategy) leftOut(takes []replayedTake, at int64, words []string) {
 	if s == nil || at < s.since {
 		return
 	}
 	for i := range takes {
 		if int(takes[i].rule) == s.rule {
 			s.failed++
+			s.without[words[takes[i].given]]++
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 // pageStrategies are the strategies of a rule side by side.
 type pageStrategies struct {
 	Rule, Given, Failed, Left string
+	Queue                     string // instead of all others
 	Chips, Limits             []string
 	Rows                      []pageStrategy
 	Curves                    *chart
@@ -36,6 +37,10 @@ func (c *Comparison) WriteHTML(w io.Writer, o HTMLOptions) error {
 		p.Span = fmt.Sprintf("%s to %s, %s", longTime(c.First), longTime(c.Last), durationText(int64(c.Last-c.First)))
 	}
 	own := &c.Strategies[0]
+	if c.OfQueue() {
+		p.Tiles = []pageTile{{Name: "Attempts", Value: grouped(c.Attempts + c.Failed)}}
+		return p.write(w)
+	}
 	p.Tiles = []pageTile{
 		{Name: "Attempts", Value: grouped(c.Attempts)},
 		{Name: "Keys", Value: grouped(c.Keys)},
@@ -48,6 +53,10 @@ func (c *Comparison) WriteHTML(w io.Writer, o HTMLOptions) error {
 
 func (c *Comparison) page() *pageStrategies {
 	p := &pageStrategies{Rule: c.Rule, Given: verdictsText(c.Given), Chips: append(slices.Clone(c.Limits), "by "+c.Key)}
+	if c.OfQueue() {
+		p.Queue = c.queueText()
+		return p
+	}
 	if c.Failed > 0 {
 		p.Failed = counted(c.Failed, "more attempt") + " came while the shared store failed, or met a full queue: no limit has decided them."
 	}

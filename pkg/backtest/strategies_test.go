@@ -348,3 +348,48 @@ func TestCurvesAreBounded(t *testing.T) {
 		t.Errorf("%v, %d lines", err, strings.Count(b.String(), "\n"))
 	}
 }
+
+// A rule that has only a queue is no matter of algorithms: one sentence says what the queue has decided.
+func TestAComparisonOfAQueue(t *testing.T) {
+	set := parseRules(t, `rules:
+  - {name: jobs, key: ip, queue: {redis_stream: jobs, at_most: 1}, inline: true, on_error: refuse}
+  - {name: both, key: ip, limits: [5/h], queue: {redis_stream: jobs, at_most: 1}, inline: true, on_error: refuse}`)
+	r := newRecorder(t, set, "one", (&clock{noon}).now)
+	for _, one := range []struct{ verdict, store string }{{attempts.Admitted, ""}, {attempts.Refused, ""}, {attempts.Refused, ""}, {attempts.Failed, "refuse"}, {attempts.Shadow, ""}} {
+		for _, name := range []string{"jobs", "both"} {
+			r.write(&attempts.Record{Kind: attempts.Attempt, Time: attempts.Instant(noon.UnixMilli()), Store: one.store,
+				Takes: []attempts.Take{{Rule: name, Key: "192.0.2.1", Cost: 1, Verdict: one.verdict, Limit: "1 queued"}}})
+		}
+	}
+	of := func(name string, lines ...[]byte) (made *Comparison, text, page string) {
+		made = comparisonOf(t, CompareConfig{Rules: set, Rule: name, Algorithms: window.Algorithms()}, lines...)
+		var asText, asPage strings.Builder
+		if err := made.WriteText(&asText, TextOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := made.WriteHTML(&asPage, HTMLOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return made, asText.String(), asPage.String()
+	}
+	const sentence = "the rule has only a queue, which decided the attempts: 1 admitted, 2 refused, 1 failed, 1 shadow; under other algorithms it would decide the same"
+	made, text, page := of("jobs", r.lines...)
+	if !made.OfQueue() || text != "jobs  1 queued by ip\n  "+sentence+"\n" {
+		t.Error(text)
+	}
+	if !strings.Contains(page, sentence) || strings.Contains(page, "time per attempt") || strings.Contains(page, "NaN") {
+		t.Error(page)
+	}
+	if made.Failed != 3 || fmt.Sprint(made.LeftOut) != "map[failed:1 refused:2]" {
+		t.Errorf("%+v", made)
+	}
+	if made, text, _ := of("jobs", r.lines[2:4]...); !made.OfQueue() || !strings.Contains(text, "0 admitted, 1 refused, 0 failed;") {
+		t.Error(text)
+	}
+	if made, text, page := of("both", r.lines...); made.OfQueue() || !strings.Contains(text, "sliding*") || !strings.Contains(page, "time per attempt") {
+		t.Error(text)
+	}
+	if made, _, _ := of("jobs"); made.OfQueue() {
+		t.Error("there are no attempts")
+	}
+}

@@ -27,6 +27,10 @@ func (c *Comparison) WriteJSON(w io.Writer) error {
 func (c *Comparison) WriteText(w io.Writer, o TextOptions) error {
 	t := &textWriter{Writer: bufio.NewWriter(w), options: o, keyWidth: max(24, cmp.Or(o.Width, 120)-80)}
 	t.line("%s  %s", t.strong(c.Rule), t.faint(c.about()))
+	if c.OfQueue() {
+		t.line("  %s", c.queueText())
+		return t.Flush()
+	}
 	t.line("  %s of %s%s", counted(c.Attempts, "attempt"), counted(c.Keys, "key"), c.span())
 	t.line("  given were %s", verdictsText(c.Given))
 	if c.Failed > 0 {

@@ -57,7 +57,12 @@ func attemptText(r *attempts.Record) string {
 	fmt.Fprintf(&b, "%s  %s", at, decision)
 	for i := range r.Takes {
 		t := &r.Takes[i]
-		fmt.Fprintf(&b, "  %s %s: %s, %d of %s remain", output.Printable(t.Rule), output.Printable(t.Key), output.Printable(t.Verdict), t.Remaining, output.Printable(t.Limit))
+		fmt.Fprintf(&b, "  %s %s: %s", output.Printable(t.Rule), output.Printable(t.Key), output.Printable(t.Verdict))
+		if t.Verdict == attempts.Failed {
+			b.WriteString(", the store did not answer")
+		} else {
+			fmt.Fprintf(&b, ", %d of %s remain", t.Remaining, output.Printable(t.Limit))
+		}
 		if t.Cost != 1 {
 			fmt.Fprintf(&b, ", cost %d", t.Cost)
 		}

@@ -100,7 +100,7 @@ func (k *compareCommand) run(c *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	if made.Attempts == 0 {
+	if made.Attempts == 0 && !made.OfQueue() {
 		return exit.Unmetf("%s has no attempts at %s", settings.Kafka.Prefix+daemon.Attempts, name)
 	}
 	options := backtest.HTMLOptions{Version: k.version, Command: command.Line(c)}

@@ -67,6 +67,7 @@ type takeAnswer struct {
 	Again     *time.Time `json:"again"`
 	Shadow    bool       `json:"shadow"`
 	Allowed   bool       `json:"allowed"`
+	Store     string     `json:"store"` // ok, or the answer of the rule where it did not answer
 }
 
 func (t *takeCommand) run(c *cobra.Command, rule string, fields []string) error {
@@ -110,6 +111,8 @@ func (t *takeCommand) run(c *cobra.Command, rule string, fields []string) error 
 // text describes an attempt that is admitted.
 func (a *takeAnswer) text(rule string) string {
 	switch {
+	case a.Limit == "" && a.Store == "allow":
+		return fmt.Sprintf("Admitted: the store of inline rules did not answer, and %s allows then. Nothing was counted.\n", rule)
 	case a.Limit == "":
 		return fmt.Sprintf("Admitted: %s leaves it alone.\n", rule)
 	case a.Shadow:
