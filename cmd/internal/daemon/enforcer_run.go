@@ -36,6 +36,9 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 		fail(run)
 	}
 
+	if r.events != nil {
+		running.Go(func() { r.events.Run(ctx) }) // it can be asked before the topics are there
+	}
 	fail(r.follow)
 	fail(r.topics)
 	running.Go(func() { r.becomeReady(ctx) })
@@ -48,19 +51,14 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow keeps the list and the index of events up to date. With Kafka it first waits for the topics.
+// follow keeps the list up to date. With Kafka it first waits for the topics.
 func (r *RunningEnforcer) follow(ctx context.Context) error {
 	if r.process.Config.Enforcer.Follow == followKafka {
 		if err := r.ensureTopics(ctx); err != nil {
 			return err
 		}
 	}
-	var running sync.WaitGroup
-	if r.events != nil {
-		running.Go(func() { r.events.Run(ctx) })
-	}
 	r.follower.Run(ctx)
-	running.Wait()
 	return nil
 }
 

@@ -80,8 +80,8 @@ func (e *Event) prefixes() []netip.Prefix {
 	return all
 }
 
-// identity is equal for two events that are the same: a topic may have an event twice.
-func (e *Event) identity() string {
+// Identity is equal for two events that are the same: a topic may have an event twice.
+func (e *Event) Identity() string {
 	return bounded(fmt.Sprintf("%q %q %d %d", e.ID, e.What, e.Until, e.Ended))
 }
 

@@ -47,6 +47,8 @@ func (f *follower) run(ctx context.Context) error {
 			return nil //nolint:nilerr // this is the usual end
 		case errors.Is(err, errDamaged), errors.Is(f.in.db.Fault(), database.ErrDamaged):
 			return errors.Join(err, f.in.db.Fault())
+		case errors.Is(err, topic.ErrNoTopic): // the enforcer makes its topics, or reports why not
+			sleep.For(ctx, time.Second)
 		case err != nil:
 			f.from = nil // what the database has may be older than what was written last
 			f.faults.Note("index", fmt.Errorf("indexing events: %w", err))

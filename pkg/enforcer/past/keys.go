@@ -96,7 +96,7 @@ func (e *Event) lists() [][]byte {
 
 func unitKey(unit string) []byte { return append([]byte{spaceUnit}, unit...) }
 
-func sameKey(e *Event) []byte { return append([]byte{spaceSame}, e.identity()...) }
+func sameKey(e *Event) []byte { return append([]byte{spaceSame}, e.Identity()...) }
 
 func cutKey(seq uint64) []byte { return binary.BigEndian.AppendUint64([]byte{spaceCut}, seq) }
 

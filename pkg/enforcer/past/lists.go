@@ -61,7 +61,7 @@ func (r *reader) few(lists [][]byte) bool {
 func (r *reader) end(list []byte) []byte { return place{at: maxAt + 1}.append(slices.Clone(list)) }
 
 // maxLists bounds the lists of one search. A search for more reads a longer list instead.
-const maxLists = 4096
+const maxLists = 600
 
 // listsOf returns the lists for a key; false when they are too many.
 func (r *reader) listsOf(s *sought) (lists [][]byte, ok bool, err error) {

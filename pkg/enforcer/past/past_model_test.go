@@ -24,10 +24,10 @@ type twinEvent struct {
 }
 
 func (w *twin) add(e *Event) {
-	if w.same[e.identity()] {
+	if w.same[e.Identity()] {
 		return
 	}
-	w.same[e.identity()] = true
+	w.same[e.Identity()] = true
 	one := twinEvent{Event: e, place: place{e.At, uint64(len(w.events))}}
 	if unit := e.unit(); unit != "" {
 		start := e.At

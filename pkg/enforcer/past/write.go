@@ -153,7 +153,7 @@ func (w *writer) add(e *Event) error {
 
 // knows reports whether the event is there, and notes that it is from now on.
 func (w *writer) knows(e *Event) (bool, error) {
-	same := e.identity()
+	same := e.Identity()
 	if w.same[same] {
 		return true, nil
 	}

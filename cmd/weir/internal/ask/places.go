@@ -175,10 +175,10 @@ func (f *Flags) key(file *clientFile, first place) (string, error) {
 	return key, nil
 }
 
-// errNoEnforcer means that no place answers.
-var errNoEnforcer = errors.New("no enforcer answers")
+// ErrNoEnforcer means that no place answers.
+var ErrNoEnforcer = errors.New("no enforcer answers")
 
 // noneAnswers returns an error that lists the places that were tried.
 func noneAnswers(tried []string) error {
-	return fmt.Errorf("%w. Tried %s. Start one (weir run, or enforcer), or name one: --url https://HOST:7421 --key-file FILE", errNoEnforcer, strings.Join(tried, "; "))
+	return fmt.Errorf("%w. Tried %s. Start one (weir run, or enforcer), or name one: --url https://HOST:7421 --key-file FILE", ErrNoEnforcer, strings.Join(tried, "; "))
 }

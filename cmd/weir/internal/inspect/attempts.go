@@ -129,11 +129,11 @@ func (t *tries) findInTopic(ctx context.Context, settings *config.Config, stderr
 
 // attempts shows the attempts of a key, for weir history --attempts.
 func (h *historyCommand) attempts(c *cobra.Command, key string, from catFrom) error {
-	settings, err := h.live.LoadButRules()
+	settings, err := h.enforcer.Live.LoadButRules()
 	if err != nil {
 		return err
 	}
-	found := &tries{of: shown.NewMatch(key), rule: h.rule, most: mostTries}
+	found := &tries{of: shown.NewMatch(key), rule: h.query.Rule, most: mostTries}
 	err = found.find(c.Context(), settings, c.ErrOrStderr(), from)
 	var b strings.Builder
 	for i := range found.all {

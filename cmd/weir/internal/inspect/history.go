@@ -1,68 +1,160 @@
 package inspect
 
 import (
-	"bytes"
-	"encoding/json"
+	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"weir/cmd/internal/daemon"
 	"weir/cmd/internal/exit"
+	"weir/cmd/weir/internal/ask"
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/live"
 	"weir/cmd/weir/internal/output"
-	"weir/cmd/weir/internal/shown"
-	"weir/internal/topic"
-	"weir/pkg/backtest"
-	"weir/pkg/blocklist"
+	"weir/internal/duration"
+	"weir/pkg/enforcer/past"
 )
 
 // A historyCommand contains the flags of `weir history`.
 type historyCommand struct {
-	live   live.Flags
-	from   string
-	rule   string
-	tries  bool // attempts at inline rules, and no events
-	output command.Output
+	enforcer         ask.Flags
+	from             string // where to begin in the topic; empty is the index of an enforcer
+	since, until, at string
+	query            past.Query
+	tries            bool // attempts at inline rules, and no events
+	output           command.Output
+	forms            [3]bool // --csv, --ecs, --cef
 }
 
 func newHistory() *cobra.Command {
 	h := &historyCommand{}
 	c := &cobra.Command{
-		Use:   "history [flags] KEY",
-		Short: "Show all events of a key: when and why it was blocked, and the manual entries",
-		Long: `History reads the topic of events, which has every change of the list for kafka.events.retention, up to the last event
-that exists when it starts. It shows the events of a key: a key as the list shows it (alice /login), an address (with
-the events of prefixes that contain it), a prefix (with all events within it), or a field with its value (user:alice).
+		Use:   "history [flags] [KEY]",
+		Short: "Show what happened: who was blocked when and why, and the manual entries",
+		Long: `History shows the events of the list: all, or those of a key. KEY is a key as the list shows it (alice /login), an
+address (with the events of prefixes that contain it), a prefix (with all events within it), a field with its value
+(user:alice), or the beginning of a key and a star ('203.0.*').
+
+It asks the index of an enforcer. When no enforcer answers or has one, it reads the topic of events, which has every
+change of the list for kafka.events.retention; with --from it reads the topic at once. A time is 2026-03-03T14:00:00Z,
+'2026-03-03 14:00' or 14:00 of this machine's clock, or 90m before now. --at shows who was blocked at a time, and the
+other entries that were active then; it needs an enforcer.
 
 With --attempts it shows the attempts of the key at inline rules instead, the newest first and at most 1,000: those that
-enforcers have written to their topic (inline.history), or to a table in SQL if there are no brokers.
+enforcers have written to their topic (inline.history).
 
-If there is no event of the key, the exit code is 3. History reads only the topic of events; no part of Weir has to run.`,
+If there is no event, the exit code is 3.`,
 		Example: `  weir history 203.0.113.7
+  weir history --since 1h --rule sign-in
+  weir history --at '2026-03-03 14:00'
   weir history user:alice --from 7d --json
-  weir history 'alice /login' --rule sign-in
+  weir history --by bob --since 30d --csv
   weir history 203.0.113.7 --attempts --from 1h`,
-		Args: command.OneKey,
-		RunE: func(c *cobra.Command, args []string) error { return h.run(c, args[0]) },
+		Args: atMostOneKey,
+		RunE: func(c *cobra.Command, args []string) error { return h.run(c, strings.Join(args, "")) },
 	}
-	h.live.Add(c)
-	c.Flags().StringVar(&h.from, "from", "earliest", "begin at `WHERE`: earliest, or 7d before now")
-	c.Flags().StringVar(&h.rule, "rule", "", "show the events of one `RULE` only; manual entries have the rule manual")
+	h.enforcer.Add(c)
+	c.Flags().StringVar(&h.from, "from", "", "read the topic, and begin at `WHERE`: earliest, or 7d before now")
+	c.Flags().StringVar(&h.since, "since", "", "show events from a `TIME` on")
+	c.Flags().StringVar(&h.until, "until", "", "show events before a `TIME`")
+	c.Flags().StringVar(&h.at, "at", "", "show the entries that were active at a `TIME`")
+	c.Flags().StringVar(&h.query.Rule, "rule", "", "show the events of one `RULE` only; manual entries have the rule manual")
+	c.Flags().StringVar(&h.query.By, "by", "", "show the manual entries of one `PERSON`")
+	c.Flags().StringVar(&h.query.Event, "event", "", "show one `EVENT` only: "+strings.Join(past.Events, ", "))
+	c.Flags().StringVar(&h.query.Order, "order", "", "show one kind of manual `ENTRY` only: "+strings.Join(past.Orders, ", "))
 	c.Flags().BoolVar(&h.tries, "attempts", false, "show the attempts at inline rules, newest first")
-	h.output.Add(c, "text", "json")
+	command.Complete(c, "event", past.Events)
+	command.Complete(c, "order", past.Orders)
+	h.output.Add(c, "text", "json", "csv", "ecs", "cef")
+	for n, form := range []string{"csv", "ecs", "cef"} {
+		c.Flags().BoolVar(&h.forms[n], form, false, "the same as -o "+form)
+	}
+	c.PreRunE = func(*cobra.Command, []string) error { return h.check() }
 	return c
 }
 
+func atMostOneKey(c *cobra.Command, args []string) error {
+	if len(args) < 2 {
+		return nil
+	}
+	return command.OneKey(c, args)
+}
+
+// check checks the flags.
+func (h *historyCommand) check() error {
+	for n, form := range []string{"csv", "ecs", "cef"} {
+		switch {
+		case !h.forms[n]:
+		case h.output.Form != "text" && h.output.Form != form:
+			return exit.Wrongf("--%s and -o %s are both given; leave one out", form, h.output.Form)
+		default:
+			h.output.Form = form
+		}
+	}
+	if err := h.output.Check(); err != nil {
+		return err
+	}
+	if h.query.Event != "" && !slices.Contains(past.Events, h.query.Event) {
+		return exit.Wrongf("--event %s is not known; write one of %s", h.query.Event, strings.Join(past.Events, ", "))
+	}
+	if h.query.Order != "" && !slices.Contains(past.Orders, h.query.Order) {
+		return exit.Wrongf("--order %s is not known; write one of %s", h.query.Order, strings.Join(past.Orders, ", "))
+	}
+
+	now := time.Now()
+	for _, one := range []struct {
+		flag, text string
+		to         *int64
+	}{{"since", h.since, &h.query.Since}, {"until", h.until, &h.query.Until}, {"at", h.at, &h.query.At}} {
+		at, err := readTime(one.text, now)
+		if err != nil {
+			return exit.Wrongf("--%s %w", one.flag, err)
+		}
+		if one.text != "" {
+			*one.to = max(1, at.UnixMilli())
+		}
+	}
+	if h.query.At != 0 && (h.since != "" || h.until != "" || h.from != "") {
+		return exit.Wrongf("--at is one instant; leave --since, --until and --from out")
+	}
+	if h.from != "" && h.since != "" {
+		return exit.Wrongf("--from and --since are both given; leave one out")
+	}
+	return nil
+}
+
+// readTime reads a time that a person typed; none is the zero time.
+func readTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
+		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
+			return at, nil
+		}
+	}
+	if clock, err := time.Parse("15:04", text); err == nil {
+		at := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
+		if at.After(now) {
+			at = at.AddDate(0, 0, -1) // the last time that it was so late
+		}
+		return at, nil
+	}
+	if before, err := duration.Parse(text); err == nil && before != duration.Forever {
+		return now.Add(-before), nil
+	}
+	return time.Time{}, fmt.Errorf("%s is not a time; write 2026-03-03T14:00:00Z, '2026-03-03 14:00', 14:00, or 90m for 90 minutes before now", text)
+}
+
 func (h *historyCommand) run(c *cobra.Command, key string) error {
-	from, err := parsePlace(h.from)
+	from, err := parsePlace(orEarliest(h.from))
 	if err != nil {
 		return err
 	}
@@ -71,149 +163,60 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	}
 
 	if h.tries {
+		if err := command.OneKey(c, []string{key}); err != nil {
+			return err
+		}
 		return h.attempts(c, key, from)
 	}
 
-	settings, err := h.live.LoadButRules()
-	if err != nil {
-		return err
+	h.query.Key = key
+	story := &story{query: h.query, most: longestStory}
+	if key == "" && h.since == "" && h.at == "" && h.from == "" && h.output.Form == "text" {
+		story.most = usualStory
 	}
-
-	name := settings.Kafka.Prefix + daemon.Events
-	client, err := live.Connect(settings, c.ErrOrStderr(), name)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	// catRun reads the partitions; its writer only reports records that are not events.
-	story := &story{of: shown.NewMatch(key), rule: h.rule}
-	r := &catRun{client: client, topic: name, shown: newCatWriter(io.Discard, c.ErrOrStderr(), name, h.output.Form)}
-	r.newShow = func(partition int) func(*topic.Record) {
-		return func(record *topic.Record) {
-			if err := story.read(record.Value); err != nil {
-				r.shown.failed(partition, record, err)
-			}
-		}
-	}
-
-	err = r.open(c.Context(), from, -1)
-	if err == nil {
-		err = r.run(c.Context(), false)
-	}
+	where, err := h.find(c, story, from)
 	// After an error the events that were found are still shown.
-	if err = errors.Join(err, r.shown.end()); err != nil && len(story.events) == 0 {
+	if err != nil && len(story.events) == 0 {
 		return err
 	}
-
-	return errors.Join(story.show(c.OutOrStdout(), h.output.Form), err, story.outcome(key, name+client.Place(settings)))
+	out := bufio.NewWriter(c.OutOrStdout())
+	failed := story.show(out, h.output.Form, zoneOf(c.OutOrStdout()))
+	return errors.Join(failed, out.Flush(), err, story.outcome(where))
 }
 
-// longestStory is how many events of a key are kept, the last ones.
-const longestStory = 100_000
-
-// A story is what happened to a key.
-type story struct {
-	of   *shown.Match
-	rule string // empty is any
-
-	mu     sync.Mutex
-	events []event
-	left   int // events left out, because there are too many
+func orEarliest(from string) string {
+	if from == "" {
+		return "earliest"
+	}
+	return from
 }
 
-// An event is a line of the topic events.
-type event struct {
-	shown.Entry
-	what string
-	at   time.Time
-	line []byte
-}
-
-// read adds an event if it concerns the key.
-func (s *story) read(line []byte) error {
-	var e event
-	var more struct {
-		Event string
-		At    time.Time
-	}
-
-	if json.Unmarshal(line, &e.Entry) != nil || json.Unmarshal(line, &more) != nil || more.Event == "" {
-		return errors.New("it is not an event")
-	}
-	if s.rule != "" && s.rule != e.Rule || !s.of.Covers(&e.Entry) {
-		return nil
-	}
-
-	e.what, e.at, e.line = more.Event, more.At, bytes.Clone(line)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.events = append(s.events, e); len(s.events) >= 2*longestStory {
-		s.trim()
-	}
-
-	return nil
-}
-
-// trim sorts the events by time, and drops the oldest when there are more than longestStory.
-func (s *story) trim() {
-	slices.SortStableFunc(s.events, func(a, b event) int { return a.at.Compare(b.at) })
-	if over := len(s.events) - longestStory; over > 0 {
-		s.left += over
-		s.events = slices.Delete(s.events, 0, over)
-	}
-}
-
-// A sameEvent identifies an event. Aggregators may publish an event twice when they are not sure that the first time
-// succeeded.
-type sameEvent struct {
-	id, what     string
-	until, ended int64
-}
-
-func (s *story) show(w io.Writer, form string) error {
-	s.trim()
-	var b strings.Builder
-	if s.left > 0 && form == "text" {
-		fmt.Fprintf(&b, "(%s before these are left out; --from selects fewer)\n", output.Counted(s.left, "event"))
-	}
-
-	rows, shown := make([]string, 0, len(s.events)), map[sameEvent]bool{}
-	for i := range s.events {
-		e := &s.events[i]
-		if form == "json" {
-			b.Write(append(e.line, '\n'))
-			continue
-		}
-		if same := (sameEvent{e.ID, e.what, e.Until, e.Ended}); !shown[same] {
-			shown[same] = true
-			rows = append(rows, e.row())
-		}
-	}
-
-	output.Table(&b, rows)
-	_, err := io.WriteString(w, b.String())
-	return err
-}
-
-// outcome returns an error when there are no events.
-func (s *story) outcome(key, where string) error {
-	if len(s.events) == 0 {
-		return exit.Unmetf("%s has no events of %s", where, key)
+// zoneOf returns the zone of the times that people read; nil for programs, which get them as RFC 3339.
+func zoneOf(to any) *time.Location {
+	if output.IsTerminal(to) {
+		return time.Local
 	}
 	return nil
 }
 
-// row returns the event as a row for people.
-func (e *event) row() string {
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", backtest.Instant(e.at.UnixMilli()), shown.Event(e.what, e.Order), e.RuleName(), e.Target(), e.rest())
-}
-
-func (e *event) rest() string {
+// find fills a story, from an enforcer's index or from the topic, and names the place.
+func (h *historyCommand) find(c *cobra.Command, to *story, from catFrom) (where string, err error) {
+	if h.from != "" {
+		return h.readTopic(c, to, from)
+	}
+	where, err = h.ask(c, to)
+	var no *ask.RefusedError
+	without := errors.Is(err, ask.ErrNoEnforcer) || errors.As(err, &no) && (no.Status == 404 || no.Status == 503)
 	switch {
-	case e.what == blocklist.EventEnded && e.Why == "":
-		return "its rule was removed"
-	case e.what == blocklist.EventEnded, e.what == blocklist.EventLifted, e.Order == blocklist.OrderPardon:
-		return e.WhyText()
+	case !without:
+		return where, err
+	case h.query.At != 0:
+		return "", fmt.Errorf("--at needs an enforcer with an index of events: %w", err)
 	}
-	return e.UntilText() + ", " + e.WhyText()
+
+	where, failed := h.readTopic(c, to, from)
+	if errors.Is(failed, live.ErrNoTopics) {
+		return where, errors.Join(failed, err)
+	}
+	return where, failed
 }

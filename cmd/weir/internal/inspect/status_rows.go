@@ -85,6 +85,10 @@ func (p *partStatus) enforcerRows() []string {
 		Version, Age, Follows, Trouble string
 		Followers, Waiting, Unread     int
 		Paused                         []string
+		Events                         *struct {
+			Ready  bool
+			Behind int
+		}
 	}
 
 	if !p.says(&says) {
@@ -102,6 +106,13 @@ func (p *partStatus) enforcerRows() []string {
 	}
 	if says.Trouble != "" {
 		rows = append(rows, "  trouble\t\t\t"+says.Trouble)
+	}
+	switch events := says.Events; {
+	case events == nil:
+	case !events.Ready:
+		rows = append(rows, "  history\t\t\tits index cannot be asked now")
+	case events.Behind > 0:
+		rows = append(rows, "  history\t\t\t"+some(events.Behind, "not in its index yet", "event"))
 	}
 
 	return rows

@@ -114,12 +114,13 @@ func TestStatusShowsEachPart(t *testing.T) {
 			{"partition": 1, "lag": 7, "reached": "2026-03-03T09:00:00Z", "hot": 4, "dirty": 1, "waiting": 5, "unsent": 1, "error": "written by a newer version"},
 			{"partition": 2, "lag": 0, "lag_unknown_since": "2026-03-03T09:00:01Z"}]}`)},
 		{Part: "enforcer", Address: "e:1", Reached: true, Rules: "beef", Status: []byte(`{"whole": true, "version": "l-1.7", "age": "2s", "follows": "kafka",
-			"followers": 1, "paused": ["*"], "waiting": 2, "trouble": "partition 1 has not marked", "unread": 0}`)},
+			"followers": 1, "paused": ["*"], "waiting": 2, "trouble": "partition 1 has not marked", "unread": 0,
+			"events": {"ready": true, "behind": 3}}`)},
 		{Part: "collector", Address: "c:1", Reached: true, Status: fmt.Appendf(nil, `{"sources": [
 			{"source": "now", "kind": "file", "logs": [], "ahead": {"requests": 2, "last": %q}},
 			{"source": "then", "kind": "file", "logs": [], "ahead": {"requests": 3, "last": %q}}]}`,
 			time.Now().Add(-9*time.Minute).Format(time.RFC3339), time.Now().Add(-11*time.Minute).Format(time.RFC3339))},
-		{Part: "enforcer", Address: "e:2", Reached: true, Status: []byte(`{"whole": false, "version": "", "follows": "kafka"}`)},
+		{Part: "enforcer", Address: "e:2", Reached: true, Status: []byte(`{"whole": false, "version": "", "follows": "kafka", "events": {"ready": false}}`)},
 	}}
 	s.RulesDiffer = s.differ()
 	var text strings.Builder
@@ -131,7 +132,7 @@ func TestStatusShowsEachPart(t *testing.T) {
 		"All have caught up. Rules differ: aggregator f00d, enforcer beef, the configuration here f00d.",
 		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict not sent yet",
 		"partition 1 lag 7 records, written by a newer version", "partition 2 lag unknown since 2026-03-03T09:00:01Z, before that 0 records", "enforcer e:1 beef (here f00d)",
-		"list l-1.7 complete, 2s old, follows kafka, 1 follower, 2 manual entries not sent yet", "paused all rules", "trouble partition 1 has not marked",
+		"list l-1.7 complete, 2s old, follows kafka, 1 follower, 2 manual entries not sent yet", "paused all rules", "trouble partition 1 has not marked", "history 3 events not in its index yet", "history its index cannot be asked now",
 		"list no complete list, follows kafka", "now 2 requests ahead of the clock since the start, not counted:",
 	} {
 		if !strings.Contains(words, want) {
