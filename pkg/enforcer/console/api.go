@@ -74,3 +74,12 @@ func (c *Console) request(from *http.Request, v *visitor, method, path string, q
 	}
 	return r
 }
+
+// detail is the text of a problem document.
+func (a *answer) detail() string {
+	var problem struct{ Detail string }
+	if json.Unmarshal(a.body.Bytes(), &problem) != nil || problem.Detail == "" {
+		return http.StatusText(a.status)
+	}
+	return problem.Detail
+}

@@ -111,9 +111,15 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("GET "+root+"login", c.loginPage)
 	c.mux.HandleFunc("POST "+root+"login", c.login)
 	c.mux.HandleFunc("POST "+root+"logout", c.logout)
+	c.mux.HandleFunc("POST "+root+"act", c.act)
 	for path, page := range map[string]page{
-		"GET " + root + "{$}":  c.now,
-		"GET " + root + "live": c.live,
+		"GET " + root + "{$}":    c.now,
+		"GET " + root + "live":   c.live,
+		"GET " + root + "key":    c.key,
+		"GET " + root + "rules":  c.rules,
+		"GET " + root + "parts":  c.parts,
+		"GET " + root + "audit":  c.audit,
+		"GET " + root + "events": c.export,
 	} {
 		c.mux.HandleFunc(path, c.read(page))
 	}

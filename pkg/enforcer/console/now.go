@@ -93,7 +93,7 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		shown.Next = root + "?" + values.Encode()
 	}
 
-	c.render(w, r, http.StatusOK, "now", &view{Title: "Now", Active: "now", Scripts: []string{"now.js"}, Visitor: v, Body: shown})
+	c.render(w, r, http.StatusOK, "now", &view{Title: "Now", Active: "now", Scripts: []string{"now.js"}, Visitor: v, Notice: v.notice(), Body: shown})
 	return nil
 }
 

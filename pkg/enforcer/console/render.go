@@ -29,6 +29,7 @@ type view struct {
 	Active  string // the page that the navigation marks
 	Scripts []string
 	Visitor *visitor // nil where nobody is known
+	Notice  string   // what the visitor's last action has done
 	Body    any
 
 	// render sets these.
@@ -108,7 +109,7 @@ var templates = func() map[string]*template.Template {
 }()
 
 var functions = template.FuncMap{
-	"shown": keytext.Shown, "keyLink": keyLink, "grouped": grouped, "sentence": sentence,
+	"shown": keytext.Shown, "keyLink": keyLink, "grouped": grouped, "sentence": sentence, "plural": plural,
 	"empty": func() *row { return &row{} }, // of a template that a script fills
 }
 

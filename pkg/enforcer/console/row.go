@@ -189,8 +189,11 @@ func plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
-	if strings.HasSuffix(noun, "y") {
-		return grouped(n) + " " + strings.TrimSuffix(noun, "y") + "ies"
+	switch {
+	case noun == "entry":
+		return grouped(n) + " entries"
+	case strings.HasSuffix(noun, "s"):
+		return grouped(n) + " " + noun + "es"
 	}
 	return grouped(n) + " " + noun + "s"
 }

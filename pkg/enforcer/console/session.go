@@ -38,6 +38,10 @@ type session struct {
 	secret [secretBytes]byte // for the token of its forms
 	began  time.Time
 	used   time.Time // guarded by sessions.mu
+
+	mu        sync.Mutex
+	message   string // for its next page
+	messageAt time.Time
 }
 
 func newSessions(known *keys.File, now func() time.Time) *sessions {

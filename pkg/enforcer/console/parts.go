@@ -1,0 +1,254 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/keytext"
+)
+
+// A partsView is what the page of the parts shows.
+type partsView struct {
+	Healthy bool
+	Summary string
+	Parts   []*partView
+}
+
+// A partView is a part of Weir.
+type partView struct {
+	Name, Address string
+	Reached       bool
+	Trouble       []string
+	Facts         []fact
+	Sources       []*sourceView
+	behind        bool
+}
+
+type fact struct{ Name, Text string }
+
+// A sourceView is a source of a collector.
+type sourceView struct {
+	Name, Kind, Format string
+	Requests           string
+	Uncounted          []fact // how many, and why
+	Share              string // of the requests that do not count
+	Newest             string
+	Lag                string
+	Trouble            string
+}
+
+// parts is the page of the parts.
+func (c *Console) parts(w http.ResponseWriter, r *http.Request, v *visitor) error {
+	ctx, cancel := context.WithTimeout(r.Context(), askPatience)
+	defer cancel()
+	shown := &partsView{Parts: make([]*partView, len(c.config.Parts))}
+	var asking sync.WaitGroup
+	for i, part := range c.config.Parts {
+		asking.Go(func() { shown.Parts[i] = askPart(ctx, part) })
+	}
+	asking.Wait()
+	shown.sum()
+	c.render(w, r, http.StatusOK, "parts", &view{Title: "Parts", Active: "parts", Visitor: v, Body: shown})
+	return nil
+}
+
+// askPart asks a part for its status.
+func askPart(ctx context.Context, part Part) *partView {
+	shown := &partView{Name: part.Name, Address: keytext.Shown(part.Address)}
+	status, body, err := part.Get(ctx, "/status")
+	switch {
+	case err != nil:
+		shown.Trouble = append(shown.Trouble, sentence("It does not answer: "+keytext.Shown(err.Error())))
+		return shown
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		shown.Trouble = append(shown.Trouble, "It wants an API key, which the console does not have. Ask it with weir status.")
+		return shown
+	case status != http.StatusOK:
+		shown.Trouble = append(shown.Trouble, sentence(fmt.Sprintf("It answers %d %s", status, http.StatusText(status))))
+		return shown
+	}
+	shown.Reached = true
+
+	read := map[string]func([]byte) error{"collector": shown.collector, "aggregator": shown.aggregator, "enforcer": shown.enforcer}[part.Name]
+	if err := read(body); err != nil {
+		shown.Trouble = append(shown.Trouble, "Its answer is not that of this version.")
+	}
+	return shown
+}
+
+func (p *partView) fact(name, format string, args ...any) {
+	p.Facts = append(p.Facts, fact{name, keytext.Shown(fmt.Sprintf(format, args...))})
+}
+
+// uncountedWords describe why requests do not count.
+var uncountedWords = map[string]string{
+	"format": "not in the format", "time": "without a time that can be read", "address": "with an invalid address", "json": "not JSON",
+	"envelope": "not in the envelope", "long": "too long", "ahead": "ahead of the clock", "start": "older than the configured start",
+	"filtered": "in records that the filter leaves out", "inline": "decided inline by all rules", "allowed": "allowed by the rules", "match": "matched by no rule",
+	"expression": "on which an expression fails", "refused": "refused, by rules that count only served requests", "key": "without the key of any rule",
+	"cost": "that cost nothing", "kafka": "refused by the topic",
+}
+
+func (p *partView) collector(body []byte) error {
+	var says struct {
+		CaughtUp bool `json:"caught_up"`
+		Error    string
+		Sources  []struct {
+			Source, Kind, Format, Error string
+			Requests                    int64
+			Uncounted                   map[string]int64
+			Logs                        []struct {
+				Lag    int64
+				Newest *time.Time
+			}
+		}
+	}
+	if err := json.Unmarshal(body, &says); err != nil {
+		return err
+	}
+	p.behind = !says.CaughtUp
+	if says.Error != "" {
+		p.Trouble = append(p.Trouble, sentence(keytext.Shown(says.Error)))
+	}
+	for _, s := range says.Sources {
+		one := &sourceView{Name: keytext.Shown(s.Source), Kind: s.Kind, Format: keytext.Shown(s.Format), Requests: grouped(int(s.Requests)), Trouble: keytext.Shown(s.Error)}
+		var all, lag int64
+		reasons := slices.SortedFunc(maps.Keys(s.Uncounted), func(a, b string) int {
+			return cmp.Or(cmp.Compare(s.Uncounted[b], s.Uncounted[a]), cmp.Compare(a, b))
+		})
+		for _, reason := range reasons {
+			if n := s.Uncounted[reason]; n > 0 {
+				all += n
+				one.Uncounted = append(one.Uncounted, fact{grouped(int(n)), cmp.Or(uncountedWords[reason], keytext.Shown(reason))})
+			}
+		}
+		if all > 0 {
+			one.Share = fmt.Sprintf("%s of %s not counted", grouped(int(all)), plural(int(s.Requests), "request"))
+		}
+		var newest time.Time
+		for _, log := range s.Logs {
+			lag += log.Lag
+			if log.Newest != nil && log.Newest.After(newest) {
+				newest = *log.Newest
+			}
+		}
+		if !newest.IsZero() {
+			one.Newest = newest.UTC().Format(time.RFC3339)
+		}
+		if lag > 0 {
+			one.Lag = grouped(int(lag))
+		}
+		p.Sources = append(p.Sources, one)
+	}
+	return nil
+}
+
+func (p *partView) aggregator(body []byte) error {
+	var says struct {
+		CaughtUp   bool `json:"caught_up"`
+		Store      string
+		Partitions []struct {
+			Partition, Hot, Waiting, Unsent int
+			Lag                             int64
+			Reached                         *time.Time
+			Error                           string
+		}
+	}
+	if err := json.Unmarshal(body, &says); err != nil {
+		return err
+	}
+	p.behind = !says.CaughtUp
+	hot, lag := 0, int64(0)
+	var reached time.Time
+	for _, one := range says.Partitions {
+		hot, lag = hot+one.Hot, lag+one.Lag
+		if one.Reached != nil && one.Reached.After(reached) {
+			reached = *one.Reached
+		}
+		if one.Error != "" {
+			p.Trouble = append(p.Trouble, sentence(keytext.Shown(fmt.Sprintf("Partition %d: %s", one.Partition, one.Error))))
+		}
+	}
+	p.fact("Partitions", "%d", len(says.Partitions))
+	p.fact("Keys in memory", "%s", grouped(hot))
+	p.fact("Records to count", "%s", grouped(int(lag)))
+	if !reached.IsZero() {
+		p.fact("Counted up to", "%s", reached.UTC().Format(time.RFC3339))
+	}
+	if says.Store != "" {
+		p.Trouble = append(p.Trouble, sentence(keytext.Shown("The store: "+says.Store)))
+	}
+	return nil
+}
+
+func (p *partView) enforcer(body []byte) error {
+	var says struct {
+		CaughtUp                       bool `json:"caught_up"`
+		Whole                          bool
+		Version, Age, Follows, Trouble string
+		Followers, Waiting, Unread     int
+		Paused                         []string
+	}
+	if err := json.Unmarshal(body, &says); err != nil {
+		return err
+	}
+	p.behind = !says.CaughtUp
+	list := "not complete yet"
+	if says.Whole {
+		list = "complete, " + says.Age + " old"
+	}
+	p.fact("List", "%s", list)
+	p.fact("Version", "%s", says.Version)
+	p.fact("Follows", "%s", says.Follows)
+	p.fact("Followers", "%d", says.Followers)
+	if says.Waiting > 0 {
+		p.fact("Manual entries not sent yet", "%d", says.Waiting)
+	}
+	if says.Unread > 0 {
+		p.fact("Records that cannot be read", "%d", says.Unread)
+	}
+	if len(says.Paused) > 0 {
+		p.fact("Paused", "%s", strings.ReplaceAll(strings.Join(says.Paused, ", "), "*", "everything"))
+	}
+	if says.Trouble != "" {
+		p.Trouble = append(p.Trouble, sentence(keytext.Shown(says.Trouble)))
+	}
+	return nil
+}
+
+// sum says first whether all is well.
+func (s *partsView) sum() {
+	var wrong []string
+	lost := 0
+	for _, p := range s.Parts {
+		switch {
+		case !p.Reached:
+			wrong = append(wrong, "the "+p.Name+" was not asked")
+		case len(p.Trouble) > 0:
+			wrong = append(wrong, "the "+p.Name+" reports trouble")
+		case p.behind:
+			wrong = append(wrong, "the "+p.Name+" has not caught up")
+		}
+		for _, source := range p.Sources {
+			if source.Share != "" || source.Trouble != "" {
+				lost++
+			}
+		}
+	}
+	switch {
+	case len(wrong) > 0:
+		s.Summary = sentence(strings.Join(wrong, "; "))
+	case lost > 0:
+		s.Healthy, s.Summary = true, fmt.Sprintf("All parts have caught up. Of %s, not all requests count: the reasons are below.", plural(lost, "source"))
+	default:
+		s.Healthy, s.Summary = true, "All parts have caught up."
+	}
+}
