@@ -41,6 +41,11 @@ rules:
 
 // StartEnforcer runs an enforcer that listens on weir.sock in a folder and on a port, with a file of keys if one is named.
 func StartEnforcer(folder string, known *keys.File, set *blocklist.Set) (*Enforcer, error) {
+	return StartEnforcerWith(folder, known, set, func(*Enforcer) {})
+}
+
+// StartEnforcerWith is StartEnforcer with a preparation before the enforcer serves, such as further paths.
+func StartEnforcerWith(folder string, known *keys.File, set *blocklist.Set, prepare func(*Enforcer)) (*Enforcer, error) {
 	rules, _, err := rule.Parse("rules.yaml", []byte(liveRules))
 	if err != nil {
 		return nil, err
@@ -54,6 +59,7 @@ func StartEnforcer(folder string, known *keys.File, set *blocklist.Set) (*Enforc
 	if err != nil {
 		return nil, err
 	}
+	prepare(e)
 	ctx, cancel := context.WithCancel(context.Background())
 	e.cancel = cancel
 	go func() { e.ended <- e.Run(ctx) }()

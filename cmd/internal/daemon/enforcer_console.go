@@ -49,7 +49,7 @@ func (r *RunningEnforcer) consoleParts() (all []console.Part) {
 		{"collector", c.Collector.Listen, &c.Collector.TLS}, {"aggregator", c.Aggregator.Listen, &c.Aggregator.TLS}, {"enforcer", c.Enforcer.Admin, &c.Enforcer.TLS},
 	} {
 		one := console.Part{Name: part.name, Address: part.address}
-		switch own := r.process.beside(part.name); {
+		switch own := r.process.sibling(part.name); {
 		case own != nil:
 			one.Get = own.answerOwn
 		case part.address == "":
@@ -63,8 +63,8 @@ func (r *RunningEnforcer) consoleParts() (all []console.Part) {
 	return all
 }
 
-// beside returns a part of this process by its name; nil where it is in another process.
-func (p *Process) beside(name string) *Process {
+// sibling returns a part of this process by its name; nil where it is in another process.
+func (p *Process) sibling(name string) *Process {
 	if p.part == "" && name == "enforcer" {
 		return p
 	}

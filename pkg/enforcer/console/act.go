@@ -245,9 +245,13 @@ func (c *Console) previewKeys(r *http.Request, v *visitor, shown *actView) error
 	}
 	switch shown.Name {
 	case "block":
-		shown.Effects = append(shown.Effects, fmt.Sprintf("Its requests are refused %s. %s on the list: %s.", shown.lasting(), capital("already"), entries))
+		shown.Effects = append(shown.Effects, fmt.Sprintf("Its requests are refused %s. Already on the list: %s.", shown.lasting(), entries))
 	case "unblock":
-		shown.Effects = append(shown.Effects, fmt.Sprintf("%s end at once, and their counts begin at zero. %s had counted for them.", entries, plural(int(counted), "request")))
+		ends := "end at once, and their counts begin"
+		if len(found.Entries) == 1 {
+			ends = "ends at once, and its count begins"
+		}
+		shown.Effects = append(shown.Effects, fmt.Sprintf("%s %s at zero. %s had counted.", entries, ends, plural(int(counted), "request")))
 	case "allow":
 		shown.Effects = append(shown.Effects, fmt.Sprintf("Its requests pass %s, whatever rules block. On the list now: %s.", shown.lasting(), entries))
 	case "disallow":

@@ -68,7 +68,7 @@ func (c *Console) request(from *http.Request, v *visitor, method, path string, q
 			r.Header[name] = values // of proxies, and the API key of a visitor without a session
 		}
 	}
-	if v.session != nil { // who has logged in is that, whatever key a proxy adds
+	if v.session != nil { // a session counts, whatever key a proxy adds
 		r.Header.Del("X-Api-Key")
 		r.Header.Del("Authorization")
 	}

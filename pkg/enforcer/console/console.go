@@ -41,16 +41,16 @@ type Config struct {
 	// Refuses reports whether refusals are active at all.
 	Refuses func() bool
 
-	// API is the enforcer's HTTP interface, and As makes a context for requests to it of a caller who has logged in.
+	// API is the enforcer's HTTP interface, and As makes a context for requests to it of a caller with a session.
 	API http.Handler
 	As  func(ctx context.Context, name string, role keys.Role) context.Context
 	// Admit returns the name of a caller without a session who may read, or an error with the reason.
 	Admit func(r *http.Request) (name string, err error)
 	// Client returns the address that failed log-ins are counted by.
 	Client func(r *http.Request) netip.Addr
-	// Keys are the API keys to log in with; nil: nobody can log in.
+	// Keys are the API keys to log in with; nil: no one can log in.
 	Keys *keys.File
-	// ReadOnly offers no actions to anybody.
+	// ReadOnly offers no actions.
 	ReadOnly bool
 
 	Parts   []Part          // what the page of parts asks, and the counts of keys

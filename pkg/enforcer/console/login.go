@@ -79,7 +79,7 @@ func (f *failures) note(ip netip.Addr) {
 }
 
 // forgetOld makes room for an address. When all are recent it forgets any: then so many addresses fail that bounding
-// each of them helps nobody.
+// each of them helps no one.
 func (f *failures) forgetOld(now time.Time) {
 	for from, one := range f.all {
 		if now.Sub(one.since) >= failureTime {
@@ -186,7 +186,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, nextOf(next), http.StatusSeeOther)
 }
 
-// keyOf returns the key with a secret, or why nobody can log in with it.
+// keyOf returns the key with a secret, or why no one can log in with it.
 func (c *Console) keyOf(secret string) (key keys.Key, why string) {
 	if c.config.Keys == nil {
 		return key, "This enforcer has no file of keys. Set enforcer.keys, and add a key with weir keys add."

@@ -28,7 +28,7 @@ type view struct {
 	Title   string
 	Active  string // the page that the navigation marks
 	Scripts []string
-	Visitor *visitor // nil where nobody is known
+	Visitor *visitor // nil where no visitor is known
 	Notice  string   // what the visitor's last action has done
 	Body    any
 

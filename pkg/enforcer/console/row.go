@@ -27,7 +27,7 @@ type row struct {
 	Since string `json:"since"` // RFC 3339
 	Until string `json:"until"` // RFC 3339; empty without an end
 	Left  string `json:"left"`
-	Note  string `json:"note"` // why the entry refuses nobody now
+	Note  string `json:"note"` // why the entry refuses no one now
 	ID    string `json:"id"`
 }
 
@@ -156,7 +156,7 @@ func (l *letIn) add(o *blocklist.Order) {
 	}
 }
 
-// note returns why an entry refuses nobody; empty when it refuses.
+// note returns why an entry refuses no one; empty when it refuses.
 func (l *letIn) note(e *blocklist.Entry) string {
 	if e.Source == blocklist.Manual && e.Order != blocklist.OrderBlock {
 		return ""

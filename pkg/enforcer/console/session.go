@@ -22,17 +22,17 @@ const (
 	secretBytes = 32
 )
 
-// Sessions are the callers who have logged in. They are only in memory: the end of the process ends them. A session is
+// Sessions are the callers after their log-ins. They are only in memory: the end of the process ends them. A session is
 // as good as its key: it ends when the file of keys no longer has that key, with that role.
 type sessions struct {
-	known *keys.File // nil: nobody can log in
+	known *keys.File // nil: no one can log in
 	now   func() time.Time
 
 	mu  sync.Mutex
 	all map[[sha256.Size]byte]*session // by the hash of their id, so that the time of a lookup says nothing about an id
 }
 
-// A session is a caller who has logged in.
+// A session is a caller after a log-in.
 type session struct {
 	key    keys.Key
 	secret [secretBytes]byte // for the token of its forms
@@ -144,7 +144,7 @@ func (s *session) issued(token string) bool {
 type visitor struct {
 	Name    string // empty where the API asks for no key
 	Role    keys.Role
-	session *session // nil for a visitor who has not logged in
+	session *session // nil without a log-in
 	writes  bool
 }
 
