@@ -277,3 +277,27 @@ func (f frozen) each(yield func(*ruleState, packed) bool) {
 		}
 	}
 }
+
+// eachByChunk yields the records chunk by chunk, in no order within one. Chunks are small enough for the processor's
+// cache, and this takes a fraction of the time of sorting.
+func (f frozen) eachByChunk(yield func(*ruleState, packed) bool) {
+	ends := make([]int, len(f.view.chunks)+1)
+	for _, r := range f.refs {
+		ends[r.chunk()+1]++
+	}
+	for i := range len(ends) - 1 {
+		ends[i+1] += ends[i]
+	}
+
+	sorted := make([]ref, len(f.refs))
+	for _, r := range f.refs { // ends[chunk] is where the chunk's next record goes
+		sorted[ends[r.chunk()]] = r
+		ends[r.chunk()]++
+	}
+	for _, r := range sorted {
+		p := f.view.at(r)
+		if !yield(f.view.rules[p.rule()], p) {
+			return
+		}
+	}
+}

@@ -38,7 +38,7 @@ func (a *answer) Write(b []byte) (int, error) {
 }
 
 // ask sends a request to the enforcer's own API for a visitor.
-func (c *Console) ask(from *http.Request, v *visitor, method, path string, query url.Values, body any) *answer {
+func (c *Console) ask(from *http.Request, v *visitor, method, path string, query url.Values, body map[string]any) *answer {
 	a := &answer{header: http.Header{}}
 	c.config.API.ServeHTTP(a, c.request(from, v, method, path, query, body))
 	if a.status == 0 {
@@ -49,14 +49,14 @@ func (c *Console) ask(from *http.Request, v *visitor, method, path string, query
 
 // request makes a request to the API with the rights of a visitor. It has the address and the connection of the request
 // that it comes from, because the API asks whether an order affects its caller.
-func (c *Console) request(from *http.Request, v *visitor, method, path string, query url.Values, body any) *http.Request {
+func (c *Console) request(from *http.Request, v *visitor, method, path string, query url.Values, body map[string]any) *http.Request {
 	ctx := from.Context()
 	if v.session != nil {
 		ctx = c.config.As(ctx, v.Name, v.Role)
 	}
 	var content io.Reader = http.NoBody
 	if body != nil {
-		text, _ := json.Marshal(body) // a map of texts
+		text, _ := json.Marshal(body) // texts and booleans
 		content = bytes.NewReader(text)
 	}
 	r, _ := http.NewRequestWithContext(ctx, method, path+"?"+query.Encode(), content) // the paths are constants

@@ -38,7 +38,7 @@ func (c *Console) events(r *http.Request, v *visitor, query url.Values) *eventsV
 	if answer.status != http.StatusOK || json.Unmarshal(answer.body.Bytes(), &known) != nil {
 		return nil
 	}
-	shown := &eventsView{Next: known.Next, Oldest: known.Oldest, Behind: known.Behind}
+	shown := &eventsView{Next: known.Next, Oldest: keytext.Shown(known.Oldest), Behind: known.Behind}
 	for _, text := range known.Events {
 		var e blocklist.Entry
 		var what struct {

@@ -3,6 +3,7 @@ package console_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -204,4 +205,13 @@ func list(t testing.TB, entries ...*blocklist.Entry) *blocklist.Set {
 	}
 	filling.Swap(blocklist.State{Version: blocklist.Version{List: blocklist.ListID{Name: "test", Epoch: 1}, Offset: int64(len(entries))}, Whole: true, AsOf: now}, now)
 	return set
+}
+
+func asJSON(t testing.TB, what any) string {
+	t.Helper()
+	text, err := json.Marshal(what)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

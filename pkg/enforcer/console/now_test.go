@@ -190,7 +190,8 @@ func safePage(t *testing.T, text, body string) {
 	body = attribute.ReplaceAllString(body, "") // the searched text as it is: an attribute isolates it
 	for _, bad := range []string{"<script>alert", "<img src=x", "onerror=alert(1)>", " onmouseover='", "<h1>Hello", "\u202e", "\u2066", "\x1b", "\x00", `href="javascript:`, "<b>"} {
 		if strings.Contains(body, bad) {
-			t.Errorf("%.40q: the page has %q", text, bad)
+			at := strings.Index(body, bad)
+			t.Errorf("%.40q: the page has %q in %q", text, bad, body[max(0, at-80):min(len(body), at+80)])
 		}
 	}
 }

@@ -119,7 +119,7 @@ func (p *partView) collector(body []byte) error {
 		p.Trouble = append(p.Trouble, sentence(keytext.Shown(says.Error)))
 	}
 	for _, s := range says.Sources {
-		one := &sourceView{Name: keytext.Shown(s.Source), Kind: s.Kind, Format: keytext.Shown(s.Format), Requests: grouped(int(s.Requests)), Trouble: keytext.Shown(s.Error)}
+		one := &sourceView{Name: keytext.Shown(s.Source), Kind: keytext.Shown(s.Kind), Format: keytext.Shown(s.Format), Requests: grouped(int(s.Requests)), Trouble: keytext.Shown(s.Error)}
 		var all, lag int64
 		reasons := slices.SortedFunc(maps.Keys(s.Uncounted), func(a, b string) int {
 			return cmp.Or(cmp.Compare(s.Uncounted[b], s.Uncounted[a]), cmp.Compare(a, b))

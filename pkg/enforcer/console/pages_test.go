@@ -1,0 +1,184 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/enforcer/console"
+	"weir/pkg/rule"
+)
+
+const someRules = `
+rules:
+  - {name: per-ip, key: ip, limits: [10/min, 100/hour], description: "visitors <b>"}
+  - {name: sign-in, key: [user, path], limits: [5/min], mode: shadow, match: 'path == "/login"'}
+  - {name: quota, key: user, limits: [2/min], inline: true}
+`
+
+// withRules gives a stand rules, and an API and parts whose every text is the given one.
+func (s *stand) withRules(text string) *stand {
+	s.t.Helper()
+	set, _, err := rule.Parse("rules.yaml", []byte(someRules))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.config.Rules = func() *rule.Set { return set }
+	quoted := asJSON(s.t, text)
+	entry := ofIP("203.0.113.7")
+	entry.Key, entry.Fields, entry.By, entry.Limit = cut(text, 900), map[string]string{"agent": cut(text, 900), "user": "b"}, cut(text, 200), cut(text, 200)
+	order := (&blocklist.Order{ID: "1", Kind: blocklist.OrderAllow, Scope: "agent", Value: cut(text, 900), From: entry.From, Until: entry.Until, By: cut(text, 200), Why: text}).Entry()
+	events := ""
+	for i, what := range []string{"blocked", "extended", "corrected", "ended", "lifted", "ordered", text} {
+		of := entry
+		if i > 3 {
+			of = order
+		}
+		event, err := blocklist.AppendEvent(nil, what, time.Now().UnixMilli(), of)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		events += "," + string(event)
+	}
+	answers := map[string]string{
+		"/v1/find":     fmt.Sprintf(`{"key":%s,"entries":[%s],"orders":[%s],"sending":{"last":"2026-01-02T03:04:05Z"}}`, quoted, asJSON(s.t, entry), asJSON(s.t, order)),
+		"/v1/evidence": fmt.Sprintf(`{"id":"1","requests":[{"time":"2026-01-02T03:04:05Z","method":%[1]s,"host":%[1]s,"path":%[1]s,"status":200,"agent":%[1]s}],"kept":5,"counted":11}`, quoted),
+		"/v1/keys":     fmt.Sprintf(`{"rule":%[1]s,"key":%[1]s,"where":"memory","at":"2026-01-02T03:04:05Z","limits":[{"limit":%[1]s,"count":3,"clears":"2026-01-02T03:04:05Z"}]}`, quoted),
+		"/v1/events":   `{"events":[` + events[1:] + `],"next":` + quoted + `,"oldest":` + quoted + `}`,
+		"/v1/numbers":  `{"checks":10,"refused":5,"per_second":{"checks":[1,2,3],"refused":[0,1,0]},"rules":{"per-ip":{"refused":5,"blocked_now":1,"blocked_today":2}}}`,
+	}
+	s.answer = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, answers[r.URL.Path]) }
+	s.config.Parts = []console.Part{
+		{Name: "collector", Get: func(context.Context, string) (int, []byte, error) {
+			return 200, []byte(fmt.Sprintf(`{"caught_up":true,"error":%[1]s,"sources":[{"source":%[1]s,"kind":"file","format":%[1]s,"error":%[1]s,"requests":30,"uncounted":{%[1]s:3,"address":27},"logs":[{"lag":2,"newest":"2026-01-02T03:04:05Z"}]}]}`, quoted)), nil
+		}},
+		{Name: "aggregator", Get: func(_ context.Context, path string) (int, []byte, error) {
+			if strings.HasPrefix(path, "/v1/keys") {
+				return 503, []byte(text), nil
+			}
+			return 200, []byte(fmt.Sprintf(`{"caught_up":true,"store":%[1]s,"partitions":[{"partition":1,"error":%[1]s}]}`, quoted)), nil
+		}},
+		{Name: "enforcer", Get: func(context.Context, string) (int, []byte, error) {
+			return 200, []byte(fmt.Sprintf(`{"caught_up":true,"whole":true,"version":%[1]s,"age":%[1]s,"follows":%[1]s,"trouble":%[1]s,"paused":[%[1]s]}`, quoted)), nil
+		}},
+		{Name: "enforcer", Address: text, Get: func(context.Context, string) (int, []byte, error) { return 0, nil, fmt.Errorf("%s", text) }},
+	}
+	return s
+}
+
+// Every text of the API and of parts is text on every page, also in forms and previews.
+func TestHostileTextsOfOthers(t *testing.T) {
+	for _, text := range hostile {
+		s := newStand(t, true, ofIP("203.0.113.7")).withRules(text).start()
+		s.login("ann's")
+		for _, path := range []string{"/console/", "/console/key?key=" + url.QueryEscape(cut(text, 900)), "/console/rules", "/console/parts", "/console/audit?key=" + url.QueryEscape(text) + "&by=" + url.QueryEscape(text)} {
+			status, body, _ := s.get(path)
+			if status != http.StatusOK {
+				t.Errorf("%q: %d %s", path, status, body)
+			}
+			safePage(t, text, body)
+		}
+		for _, name := range []string{"block", "allow", "unblock", "disallow", "pause"} {
+			form := url.Values{"token": {s.token()}, "action": {name}, "target": {text}, "rule": {text}, "for": {text}, "why": {"x" + text}, "allow": {text}, "back": {text}}
+			if status, body, _ := s.post("/console/act", form); status == http.StatusOK {
+				safePage(t, text, body)
+			} else {
+				t.Errorf("%s of %q: %d", name, text, status)
+			}
+		}
+		s.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusPreconditionRequired)
+			fmt.Fprintf(w, `{"detail":%[1]s,"affects":[%[1]s]}`, asJSON(t, text))
+		}
+		if _, body, _ := s.post("/console/act", url.Values{"token": {s.token()}, "action": {"pause"}, "why": {"x"}, "step": {"do"}}); !strings.Contains(body, "It also affects") {
+			t.Error(body)
+		} else {
+			safePage(t, text, body)
+		}
+	}
+}
+
+// An action is an order of the API by the name of the session's key. Before it there is a preview, which orders nothing.
+func TestActions(t *testing.T) {
+	s := newStand(t, true, ofIP("203.0.113.7")).withRules("x").start()
+	s.login("ann's")
+	for _, one := range []struct {
+		form url.Values
+		want string
+	}{
+		{url.Values{"action": {"block"}, "target": {"203.0.113.0/24"}, "for": {"1h"}}, `POST /v1/blocks? {"for":"1h","target":"203.0.113.0/24","why":"because"} by ann write`},
+		{url.Values{"action": {"allow"}, "target": {"user:alice"}, "for": {"forever"}, "confirm": {"yes"}}, `POST /v1/allows? {"confirm":true,"for":"forever","target":"user:alice","why":"because"} by ann write`},
+		{url.Values{"action": {"unblock"}, "target": {"alice /login"}, "allow": {"1h"}}, `DELETE /v1/blocks?allow=1h&key=alice+%2Flogin&why=because  by ann write`},
+		{url.Values{"action": {"disallow"}, "target": {"203.0.113.7"}}, `DELETE /v1/allows?target=203.0.113.7&why=because  by ann write`},
+		{url.Values{"action": {"pause"}, "rule": {"per-ip"}, "for": {"10m"}}, `POST /v1/pause? {"for":"10m","rule":"per-ip","why":"because"} by ann write`},
+		{url.Values{"action": {"resume"}, "rule": {"per-ip"}}, `DELETE /v1/pause?rule=per-ip&why=because  by ann write`},
+	} {
+		one.form.Set("why", "because")
+		one.form.Set("token", s.token())
+		one.form.Set("back", "/console/rules")
+		s.orders = nil
+		if status, body, _ := s.post("/console/act", one.form); status != http.StatusOK || len(s.orders) > 0 || !strings.Contains(body, `name="step" value="do"`) {
+			t.Errorf("the preview: %d %q %s", status, s.orders, body)
+		}
+		one.form.Set("step", "do")
+		status, _, header := s.post("/console/act", one.form)
+		if status != http.StatusSeeOther || header.Get("Location") != "/console/rules" || len(s.orders) != 1 || s.orders[0] != one.want {
+			t.Errorf("%d %q, not %q", status, s.orders, one.want)
+		}
+	}
+	if _, body, _ := s.get("/console/rules"); !strings.Contains(body, "The pause of the rule per-ip has ended.") {
+		t.Errorf("the page does not show what was done: %s", body)
+	}
+	if _, body, _ := s.get("/console/rules"); strings.Contains(body, "has ended") {
+		t.Error("it shows it twice")
+	}
+
+	s.orders = nil
+	for name, form := range map[string]url.Values{
+		"no reason": {"token": {s.token()}, "action": {"block"}, "target": {"203.0.113.7"}}, "no token": {"action": {"block"}, "target": {"203.0.113.7"}, "why": {"x"}},
+		"another action": {"token": {s.token()}, "action": {"x"}, "why": {"x"}},
+	} {
+		form.Set("step", "do")
+		if status, _, _ := s.post("/console/act", form); status < 400 || len(s.orders) > 0 {
+			t.Errorf("%s: %d", name, status)
+		}
+	}
+	form := url.Values{"token": {s.token()}, "action": {"block"}, "target": {"203.0.113.7"}, "why": {"x"}, "step": {"do"}}
+	if status, _, _ := s.post("/console/act", form, "Origin", "https://evil.example"); status != http.StatusForbidden || len(s.orders) > 0 {
+		t.Errorf("from another origin: %d", status)
+	}
+}
+
+// A key of the role read, a console without actions, and a visitor without a session have no actions.
+func TestReadersDoNotAct(t *testing.T) {
+	for name, prepare := range map[string]func() *stand{
+		"a reader": func() *stand { s := newStand(t, true).withRules("x").start(); s.login("rob's"); return s },
+		"only reading": func() *stand {
+			s := newStand(t, true).withRules("x")
+			s.config.ReadOnly = true
+			s.start().login("ann's")
+			return s
+		},
+		"no log-in": func() *stand { return newStand(t, false).withRules("x").start() },
+	} {
+		s := prepare()
+		for _, path := range []string{"/console/key?key=203.0.113.7", "/console/rules"} {
+			if status, body, _ := s.get(path); status != http.StatusOK || strings.Contains(body, "/console/act") {
+				t.Errorf("%s: %s has actions: %d", name, path, status)
+			}
+		}
+		token := ""
+		if name != "no log-in" {
+			token = s.token()
+		}
+		form := url.Values{"token": {token}, "action": {"block"}, "target": {"203.0.113.7"}, "why": {"x"}, "step": {"do"}}
+		if status, _, _ := s.post("/console/act", form); status < 400 || len(s.orders) > 0 {
+			t.Errorf("%s: %d %q", name, status, s.orders)
+		}
+	}
+}
