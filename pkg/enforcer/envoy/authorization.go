@@ -81,16 +81,6 @@ func rawHeader(all []*core.HeaderValue, name string) (value string) {
 // passed answers a request that needs no header. Calls only read it.
 var passed = passing(&answer{})
 
-func passing(a *answer) *auth.CheckResponse {
-	ok := &auth.OkHttpResponse{Headers: options(a.fields(toApplication)), ResponseHeadersToAdd: options(a.fields(toClient))}
-	for _, name := range []string{markField, attemptField} {
-		if a.header[name] == nil {
-			ok.HeadersToRemove = append(ok.HeadersToRemove, lower(name)) // a client may have sent it
-		}
-	}
-	return &auth.CheckResponse{Status: &rpc.Status{Code: int32(codes.OK)}, HttpResponse: &auth.CheckResponse_OkResponse{OkResponse: ok}}
-}
-
 func refusing(a *answer) *auth.CheckResponse {
 	return &auth.CheckResponse{
 		Status: &rpc.Status{Code: int32(codes.PermissionDenied), Message: http.StatusText(a.status)},

@@ -40,7 +40,7 @@ func BenchmarkQueue(b *testing.B) {
 					}
 				}
 				defer client.Del(ctx, stream, other)
-				plain := func(_, n int) {
+				plain := func(int, int) {
 					err := bareQueue.Run(ctx, client, []string{stream}, most, "019e3c2f7d3a5b1c9a4e0d6f8b2c7e15", rand.IntN(50_000), "2026-03-03T08:00:00.123Z").Err()
 					if err != nil {
 						b.Error(err)
