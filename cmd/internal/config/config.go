@@ -51,6 +51,7 @@ type Config struct {
 	Aggregator Aggregator `yaml:"aggregator"` // how many keys are in memory
 	Enforcer   Enforcer   `yaml:"enforcer"`   // how the list is served
 	Inline     Inline     `yaml:"inline"`     // where inline rules count
+	Notify     []Receiver `yaml:"notify"`     // who is notified of the list's events
 
 	loader loader
 }
@@ -110,6 +111,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.warnOfShortRetention()
 	c.warnOfLongLeases()
 	c.checkQueues()
+	c.checkNotify(v.Key("notify"))
 	c.warnOfUnknownUsers()
 	c.warnOfClaimedFields()
 	c.warnOfNoKeys()

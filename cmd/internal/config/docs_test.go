@@ -62,6 +62,12 @@ func TestDocumentedDefaultsAreTheDefaults(t *testing.T) {
 			base = "collector: {sources: [{file: a.log}]}\n"
 			key = strings.Replace(key, "[]", ".0", 1)
 		}
+		if kind, _, within := strings.Cut(strings.TrimPrefix(row.key, "notify[]."), "."); strings.HasPrefix(row.key, "notify[].") {
+			if !within || receiverOf[kind] == "" {
+				kind = "webhook"
+			}
+			base = "notify: [{name: one, " + kind + ": " + receiverOf[kind] + "}]\n"
+		}
 		if strings.HasPrefix(key, "inline.store.") {
 			base = "inline: {store: {postgres: 'postgres://a/b'}}\n"
 		}
@@ -76,6 +82,10 @@ func TestDocumentedDefaultsAreTheDefaults(t *testing.T) {
 		t.Errorf("only %d defaults were compared", checked)
 	}
 }
+
+// receiverOf has the least that each kind of receiver needs.
+var receiverOf = map[string]string{"webhook": "{url: 'https://a/b'}", "slack": "{url_file: a}", "mattermost": "{url_file: a}", "pagerduty": "{routing_key_file: a}",
+	"alertmanager": "{url: 'http://a:9093'}", "mail": "{server: 'a:587', from: a@example.com, to: b@example.com}"}
 
 func decoded(t *testing.T, base, key, value string) *Config {
 	t.Helper()

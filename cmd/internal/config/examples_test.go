@@ -26,7 +26,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-			if !strings.Contains(block[1], "collector:\n") {
+			if !strings.Contains(block[1], "collector:\n") && !strings.Contains(block[1], "notify:\n") {
 				continue // rules
 			}
 			read++

@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -84,6 +86,11 @@ func (c *Config) paths() []*string {
 		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile)
 		paths = appendEach(paths, s.File)
 	}
+	for i := range c.Notify {
+		for _, path := range c.Notify[i].paths() {
+			paths = append(paths, path)
+		}
+	}
 
 	return paths
 }
@@ -129,6 +136,12 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 	server("enforcer", c.Enforcer.Keys, c.Enforcer.TLS)
 	add("enforcer.follow_key_file", c.Enforcer.FollowKeyFile)
 	client("enforcer.follow_tls", c.Enforcer.FollowTLS)
+	for i := range c.Notify {
+		files := c.Notify[i].paths()
+		for _, key := range slices.Sorted(maps.Keys(files)) {
+			add(fmt.Sprintf("notify.%d.%s", i, key), *files[key])
+		}
+	}
 	return named
 }
 
@@ -183,6 +196,13 @@ func Keys() []string {
 		{"enforcer.haproxy.", HAProxy{}},
 		{"inline.", Inline{}},
 		{"inline.store.", InlineStore{}},
+		{"notify[].", Receiver{}},
+		{"notify[].webhook.", Webhook{}},
+		{"notify[].slack.", Chat{}},
+		{"notify[].mattermost.", Chat{}},
+		{"notify[].pagerduty.", PagerDuty{}},
+		{"notify[].alertmanager.", Alertmanager{}},
+		{"notify[].mail.", Mail{}},
 	} {
 		for _, name := range yamlfile.Names(section.sample) {
 			keys = append(keys, section.path+name)

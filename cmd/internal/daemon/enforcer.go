@@ -24,6 +24,7 @@ import (
 	"weir/pkg/enforcer/past"
 	"weir/pkg/enforcer/plain"
 	"weir/pkg/inline"
+	"weir/pkg/notify"
 )
 
 // Enforcer is the part that edges ask.
@@ -81,6 +82,7 @@ type RunningEnforcer struct {
 	closeAlso func()
 	inline    io.Closer // nil without a store that others share
 	keys      *keys.File
+	notifier  *notify.Notifier // nil when no one is notified
 }
 
 // OpenEnforcer makes the enforcer that the configuration describes. It does not wait for Kafka: until Kafka answers the
@@ -108,6 +110,7 @@ func OpenEnforcer(ctx context.Context, p *Process, client topic.Log) (*RunningEn
 	}
 
 	r.mount()
+	r.notifier = r.openNotifier()
 	p.keeps(true, "the list is written again; manual entries that wait to be sent are only in memory until the topics have them", p.Config.Data, "enforcer")
 
 	// The enforcer is not ready until the list is complete (becomeReady), but serves what it has.
@@ -244,10 +247,14 @@ func (r *RunningEnforcer) Status() any {
 	following := r.follower.Status()
 	s := struct {
 		enforcer.Status
-		Trouble string `json:"trouble,omitempty"` // why the list is not up to date
-		Unread  int64  `json:"unread"`            // records that were left out
-		Events  any    `json:"events,omitempty"`  // the index of events, where there is one
+		Trouble string          `json:"trouble,omitempty"` // why the list is not up to date
+		Unread  int64           `json:"unread"`            // records that were left out
+		Events  any             `json:"events,omitempty"`  // the index of events, where there is one
+		Notify  []notify.Status `json:"notify,omitempty"`  // the receivers, where there are some
 	}{Status: r.Enforcer.Status(), Trouble: following.Trouble, Unread: following.Unread}
+	if r.notifier != nil {
+		s.Notify = r.notifier.Status()
+	}
 	if r.events != nil {
 		s.Events = r.events.Status()
 	}

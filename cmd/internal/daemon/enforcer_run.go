@@ -42,6 +42,9 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	fail(r.follow)
 	fail(r.topics)
 	running.Go(func() { r.becomeReady(ctx) })
+	if r.notifier != nil {
+		running.Go(func() { r.notifier.Run(ctx) })
+	}
 	running.Wait()
 	// Canceled means that the caller ended it.
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {

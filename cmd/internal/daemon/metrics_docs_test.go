@@ -163,7 +163,7 @@ func collectorMetrics(t *testing.T) string {
 func enforcerMetrics(t *testing.T) (metrics string) {
 	t.Helper()
 	broker := newMortal(t)
-	e := newEdge(t, broker.yaml(), "  grpc: "+port.Reserve(t, "127.0.0.1")+"\n  nftables: {on: true}\n  haproxy: {socket: haproxy.sock, map: blocked.map}\n")
+	e := newEdge(t, broker.yaml(), "  grpc: "+port.Reserve(t, "127.0.0.1")+"\n  nftables: {on: true}\n  haproxy: {socket: haproxy.sock, map: blocked.map}\nnotify: [{name: ops, webhook: {url: 'http://127.0.0.1:1'}}]\n")
 	e.write("rules.yaml", "rules:\n  - {name: per-ip, key: ip, limits: [10/min]}\n  - {name: at-once, key: ip, limits: [10/min], inline: true}\n")
 	e.change = func(c *config.Config) {
 		c.Enforcer.DryRun = true

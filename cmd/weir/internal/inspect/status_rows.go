@@ -85,6 +85,7 @@ func (p *partStatus) enforcerRows() []string {
 		Version, Age, Follows, Trouble string
 		Followers, Waiting, Unread     int
 		Paused                         []string
+		Notify                         []receiverState
 		Events                         *struct {
 			Ready  bool
 			Behind int
@@ -115,7 +116,7 @@ func (p *partStatus) enforcerRows() []string {
 		rows = append(rows, "  history\t\t\t"+some(events.Behind, "not in its index yet", "event"))
 	}
 
-	return rows
+	return append(rows, receiverRows(says.Notify)...)
 }
 
 // some returns a number with its noun; empty for 0.
