@@ -103,21 +103,30 @@ func (c *collecting) add(record *topic.Record) bool {
 		p.metrics.unreadable.Inc()
 		p.faults.Note("parse", fmt.Errorf("notify: partition %d, offset %d: %w", p.claim.Partition, record.Offset, err))
 	}
-	if err != nil || !p.wants(e) || c.seen[e.EventID] {
+	if err != nil {
 		c.end = record.Offset + 1
 		return true
 	}
 
-	// What is kept depends only on the records, so that a round that is made again is the same.
+	// The messages depend only on the records, so that a round that is made again is the same.
+	s := p.To.shape()
+	wanted := p.wants(e) && !c.seen[e.EventID] && (!s.perEvent || !e.over() || p.open.has(e.ID))
 	full := len(c.kept) >= maxKept
-	if s := p.To.shape(); full && (s.state || s.perEvent && e.over()) {
+	if wanted && full && (s.state || s.perEvent && e.over()) {
 		c.first = time.Time{} // the round need not wait for others
 		return false
+	}
+
+	c.end = record.Offset + 1
+	if s.perEvent {
+		p.open.note(e, wanted)
+	}
+	if !wanted {
+		return true
 	}
 	if c.empty() {
 		c.first = time.Now()
 	}
-	c.end = record.Offset + 1
 	if full {
 		c.more.add(e.Rule, e.Event, 1)
 		return true

@@ -246,7 +246,15 @@ func TestRoundsAreRepeatable(t *testing.T) {
 	for i := range 2 * maxSent {
 		b.done(&Message{ID: digest(string(rune(i)))})
 	}
-	if text := b.metadata(); len(text) > 4096 || !readBegun(text, 5).has(&Message{ID: digest(string(rune(2*maxSent - 1)))}) || readBegun(text, 9) != nil || readBegun("x", 0) != nil {
+	text := b.metadata(1_795_000_000_000)
+	again, resolved := readBegun(text, 5)
+	if len(text) > 4096 || !again.has(&Message{ID: digest(string(rune(2*maxSent - 1)))}) || resolved != 1_795_000_000_000 {
 		t.Errorf("%d bytes: %.100s", len(text), text)
+	}
+	if over, resolved := readBegun(text, 9); over != nil || resolved == 0 {
+		t.Errorf("%+v", over)
+	}
+	if none, resolved := readBegun("x", 0); none != nil || resolved != 0 || (*begun)(nil).metadata(0) != "" {
+		t.Errorf("%+v", none)
 	}
 }

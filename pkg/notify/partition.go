@@ -25,11 +25,12 @@ type partition struct {
 	reader    topic.Reader
 	base      int64 // what was committed
 	committed time.Time
+	open      *incidents
 }
 
 // own sends the messages of a partition until the context is done.
 func (s *sender) own(ctx context.Context, claim *topic.Claim) error {
-	p := &partition{sender: s, claim: claim}
+	p := &partition{sender: s, claim: claim, open: newIncidents(0)}
 	for ctx.Err() == nil {
 		err := p.rounds(ctx)
 		if errors.Is(err, topic.ErrExpelled) {
@@ -84,9 +85,13 @@ func (p *partition) begin(ctx context.Context) (*begun, error) {
 
 	p.base = commit.Offset
 	p.reader = p.log.Reader(p.topic, p.claim.Partition, p.base, fetchBytes)
-	begun := readBegun(commit.Metadata, commit.Offset)
+	begun, resolved := readBegun(commit.Metadata, commit.Offset)
 	if begun != nil && begun.End > span.End {
 		begun = nil // the topic was made again, or has lost its end
+	}
+	if p.To.shape().perEvent {
+		p.open = newIncidents(resolved)
+		return begun, p.find(ctx, span)
 	}
 	return begun, nil
 }
@@ -104,6 +109,9 @@ func (p *partition) round(ctx context.Context, begun *begun) error {
 			return err
 		}
 		if err := p.pass(ctx, c); err != nil {
+			return err
+		}
+		if err := p.resolve(ctx, c); err != nil {
 			return err
 		}
 	}
@@ -147,7 +155,7 @@ func (p *partition) commit(ctx context.Context, c *collecting, offset int64, sta
 	// A message that was sent is noted even when the process has to end.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitPatience)
 	defer cancel()
-	if err := p.claim.Commit(ctx, topic.Commit{Offset: offset, Metadata: state.metadata()}); err != nil {
+	if err := p.claim.Commit(ctx, topic.Commit{Offset: offset, Metadata: state.metadata(p.open.resolved)}); err != nil {
 		return err
 	}
 	p.base, p.committed = offset, time.Now()
