@@ -1,6 +1,7 @@
 package config
 
 import (
+	"mime"
 	"net"
 	"net/mail"
 	"net/netip"
@@ -43,10 +44,13 @@ func (w *Webhook) FromYAML(v yamlfile.Value) {
 	}
 	checkURL(v.Key("url"), w.URL)
 	warnOfClear(v.Key("url"), w.URL, w.AuthorizationFile != "")
-	if w.Template == "" {
+	_, _, err := mime.ParseMediaType(w.ContentType)
+	if err != nil {
+		v.Key("content_type").Faultf("write it as text/plain", "%q is not a content type", w.ContentType)
+	}
+	if w.Template == "" || err != nil {
 		return
 	}
-	var err error
 	if w.parsed, err = notify.ParseTemplate(w.Template, w.ContentType); err != nil {
 		v.Key("template").Fault(err)
 	}

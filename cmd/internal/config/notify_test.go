@@ -29,6 +29,7 @@ func TestFaultsOfReceivers(t *testing.T) {
 		"- {name: a, webhook: {url: 'https://a', url_file: b}}":                                             "one URL",
 		"- {name: a, webhook: {url: 'https://a', template: '{{.Nothing}}'}}":                                "template",
 		"- {name: a, webhook: {url: 'https://a', template: 'x'}}":                                           "not JSON",
+		"- {name: a, webhook: {url: 'https://a', content_type: \"a\\r\\nb\"}}":                              "not a content type",
 		"- {name: a, pagerduty: {}}":                                                                        "there is no key",
 		"- {name: a, alertmanager: {}}":                                                                     "there is no URL",
 		"- {name: a, mail: {server: mail, from: a@b, to: c@d}}":                                             "no port",
