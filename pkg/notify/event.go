@@ -69,7 +69,7 @@ func (r *Receiver) wants(e *Event) bool {
 		return false
 	}
 	if e.Source == blocklist.Manual {
-		return slices.Contains(r.Orders, e.Order)
+		return slices.Contains(r.Events, blocklist.EventOrdered) && slices.Contains(r.Orders, e.Order)
 	}
 	return len(r.Rules) == 0 || slices.ContainsFunc(r.Rules, func(pattern string) bool {
 		match, _ := path.Match(pattern, e.Rule)

@@ -258,3 +258,31 @@ func TestRoundsAreRepeatable(t *testing.T) {
 		t.Errorf("%+v", none)
 	}
 }
+
+func TestWhoGetsWhat(t *testing.T) {
+	order := event("alice")
+	order.Source, order.Order, order.Rule, order.Event = blocklist.Manual, blocklist.OrderAllow, blocklist.ManualRule, blocklist.EventLifted
+	shadow := event("a")
+	shadow.Mode = blocklist.Shadow
+	all := to("all", &Chat{})
+	blocks, rules, kinds, enforced := all, all, all, all
+	blocks.Events = []string{blocklist.EventBlocked, blocklist.EventLifted}
+	rules.Rules = []string{"login", "api-*"}
+	kinds.Orders = []blocklist.Kind{blocklist.OrderPause}
+	enforced.Modes = []blocklist.Mode{blocklist.Enforce}
+	for _, test := range []struct {
+		r    Receiver
+		e    *Event
+		want bool
+	}{
+		{all, event("a"), true}, {all, order, true}, {all, shadow, true},
+		{blocks, event("a"), true}, {blocks, order, false},
+		{rules, event("a"), false}, {rules, order, true},
+		{kinds, event("a"), true}, {kinds, order, false},
+		{enforced, shadow, false}, {enforced, event("a"), true},
+	} {
+		if got := test.r.wants(test.e); got != test.want {
+			t.Errorf("%v %v %v: %s of %s: %v", test.r.Events, test.r.Rules, test.r.Orders, test.e.Event, test.e.Rule, got)
+		}
+	}
+}
