@@ -46,7 +46,7 @@ func (c *Chat) text(m *Message) string {
 	return b.String()
 }
 
-// escapes are those that Slack requires; Mattermost reads them as well.
+// escapes are those that Slack requires. Mattermost reads <!channel> as Slack does, and may show an escape as it is.
 var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "`", "'")
 
 // code returns a text as code, in which neither chat finds links, names of people or markup.

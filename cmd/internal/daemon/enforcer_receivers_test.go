@@ -80,7 +80,9 @@ func TestEnforcersNotify(t *testing.T) {
 		if n == 10 {
 			one.stop()
 		}
-		other.await("ordered", func() bool { return other.order("POST", "/v1/blocks", fmt.Sprintf(`{"target":%q,"why":"scraper"}`, key)) })
+		other.await("ordered", func() bool {
+			return other.order("POST", "/v1/blocks", fmt.Sprintf(`{"target":%q,"why":"scraper"}`, key))
+		})
 		if code := other.check(key); code != http.StatusTooManyRequests {
 			t.Errorf("%s: %d", key, code)
 		}

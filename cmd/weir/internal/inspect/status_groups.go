@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/internal/topic"
+	"weir/pkg/notify"
 )
 
 // A groupStatus describes how far a consumer group has read.
@@ -46,6 +48,11 @@ func askGroups(ctx context.Context, client topic.Log, settings *config.Config) (
 
 	var groups []groupStatus
 	for _, state := range states {
+		// A receiver that fails delays no part, and one that was removed would be behind forever. The enforcers name those
+		// that fail.
+		if strings.HasPrefix(state.Name, notify.GroupOf(settings.NotifyGroup(), "")) {
+			continue
+		}
 		group, err := askGroup(ctx, client, state, expected[state.Name])
 		if err != nil {
 			return groups, err

@@ -83,6 +83,8 @@ func TestStatusWaitsForGroupsAndParts(t *testing.T) {
 		"f00d (here " + settings.RuleSet.Fingerprint() + ") behind",
 		"file-1 /var/log/access.log lag 1 byte, read up to 2026-03-03T08:00:00Z, waits for slower logs", "file-1 no permission"})
 
+	// A receiver of notifications that is behind holds nothing up.
+	running.Commit(t, b.Log, "weir.notify.ops", "weir.hits", 2, map[int]int64{0: 0, 1: 0})
 	running.Commit(t, b.Log, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 2, 1: 1})
 	shows(t, ctx, settings, []string{"1 record waits for weir.aggregator;", "weir.hits/0 2 of 3 1 record "})
 	running.Commit(t, b.Log, "weir.aggregator", "weir.hits", 2, map[int]int64{0: 3})
