@@ -97,6 +97,13 @@ func (m *Memory) Scan(ctx context.Context, prefix string, look func(name string,
 	return nil
 }
 
+// Lose loses all cells.
+func (m *Memory) Lose() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.cells)
+}
+
 // Len is how many cells there are.
 func (m *Memory) Len() int {
 	m.mu.Lock()

@@ -144,6 +144,47 @@ func TestEveryCellExpires(t *testing.T) {
 	}
 }
 
+// After the database has lost everything, Stores that were opened before and after agree again about the IDs of requests.
+func TestTheSecretIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, rule := inlinetest.NewMemory(nil), perHour(t, 100)
+		once := func(s inline.Store, request string) inline.ID {
+			t.Helper()
+			var v inline.Verdict
+			if err := s.TakeOnce(ctx, &v, request, []inline.Want{of(rule, "a", 1)}); err != nil {
+				t.Fatal(err)
+			}
+			return v.Attempt
+		}
+		first := stored.New(stored.Config{Backend: b})
+		defer first.Close()
+		once(first, "before")
+		b.Lose()
+		second := stored.New(stored.Config{Backend: b})
+		defer second.Close()
+		once(second, "after")
+		if once(first, "between") == once(second, "between") {
+			t.Error("they have not lost anything")
+		}
+
+		time.Sleep(time.Minute)
+		once(first, "a minute later")
+		once(second, "a minute later")
+		if x, y := once(first, "later"), once(second, "later"); x != y {
+			t.Errorf("a request counts as %v and as %v", x, y)
+		}
+		b.Lose()
+		time.Sleep(time.Minute)
+		once(first, "two minutes later")
+		x := once(first, "again")
+		third := stored.New(stored.Config{Backend: b})
+		defer third.Close()
+		if y := once(third, "again"); x != y || x != once(second, "again") {
+			t.Errorf("after another loss it counts as %v and as %v", x, y)
+		}
+	})
+}
+
 // A Store that remembers fewer keys than there are, and attempts that are more than one commit has, count the same.
 func TestFewKeysAreRememberedAndManyWait(t *testing.T) {
 	const callers, keys, each = 600, 5, 4

@@ -7,41 +7,65 @@ import (
 	"crypto/sha256"
 	"slices"
 	"sync"
+	"time"
 
 	"weir/pkg/inline"
 	"weir/pkg/window"
 )
 
 // A secret is that by which the IDs of requests are made. All processes have the same, which is in the database. When the
-// database loses it, processes that were started before and after have different ones: then a request that both are
-// asked about counts twice.
+// database loses it, processes that were started before and after have different ones for a while: then a request that
+// both are asked about counts twice.
 type secret struct {
-	mu   sync.Mutex
-	text []byte
+	mu    sync.Mutex
+	text  []byte
+	asked time.Time
 }
 
-const secretName = "s"
+const (
+	secretName = "s"
+	// askAgain is how often the database is asked whether the secret is still the same.
+	askAgain = time.Minute
+)
 
-// idOf makes an ID of a text that names a request.
-func (s *Store) idOf(ctx context.Context, request string) (id inline.ID, err error) {
-	s.secret.mu.Lock()
-	text := s.secret.text
-	s.secret.mu.Unlock()
+// idOf makes an ID of a text that names a request. It also reports whether it is time to agree again.
+func (s *Store) idOf(ctx context.Context, request string) (id inline.ID, again bool, err error) {
+	text, again := s.secret.get(time.Now())
 	if text == nil {
 		if text, err = s.agree(ctx); err != nil {
-			return id, err
+			return id, false, err
 		}
+		again = false
 	}
 	hash := hmac.New(sha256.New, text)
 	hash.Write([]byte(request))
 	copy(id[:], hash.Sum(nil))
-	return id, nil
+	return id, again, nil
 }
 
-// agree reads the secret, or makes it.
+// get returns the secret as last known, and whether the caller is to ask for it: one caller in a while.
+func (s *secret) get(now time.Time) (text []byte, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if due = now.Sub(s.asked) >= askAgain; due {
+		s.asked = now
+	}
+	return s.text, due
+}
+
+func (s *secret) last() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text
+}
+
+// agree reads the secret. If the database has none, it writes the one that is known, or a new one.
 func (s *Store) agree(ctx context.Context) ([]byte, error) {
-	mine := make([]byte, 32)
-	_, _ = crypto.Read(mine) // never fails
+	mine := s.secret.last()
+	if mine == nil {
+		mine = make([]byte, 32)
+		_, _ = crypto.Read(mine) // never fails
+	}
 	cell, err := s.change(ctx, 0, secretName, func(now Cell) (state []byte, expires int64) {
 		if now.Version != 0 {
 			return nil, 0

@@ -256,7 +256,7 @@ func (s *Store) TakeOnce(ctx context.Context, v *inline.Verdict, request string,
 	if len(wants) == 0 {
 		return nil
 	}
-	id, err := s.idOf(ctx, request)
+	id, again, err := s.idOf(ctx, request)
 	if err != nil {
 		return err
 	}
@@ -273,6 +273,9 @@ func (s *Store) TakeOnce(ctx context.Context, v *inline.Verdict, request string,
 	// leads nowhere.
 	var noting sync.WaitGroup
 	noting.Go(func() { s.note(ctx, id, a.names()) })
+	if again {
+		noting.Go(func() { _, _ = s.agree(ctx) })
+	}
 	err = s.takeAll(ctx, a, v, wants)
 	noting.Wait()
 	if err != nil {
