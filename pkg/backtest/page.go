@@ -267,10 +267,13 @@ func (b *Blocked) page(most int64) pageKey {
 	}
 }
 
-// times describes how many times the limit the peak is.
+// times describes how far the peak is beyond the limit: how many times it is, or below twice the limit by how much.
 func (b *Blocked) times() string {
-	if b.allowed == 0 {
+	switch {
+	case b.allowed == 0:
 		return ""
+	case b.Peak < 2*b.allowed:
+		return fmt.Sprintf("+%d%%", max(1, 100*(b.Peak-b.allowed)/b.allowed))
 	}
 	return short(roughly(float64(b.Peak)/float64(b.allowed))) + "×"
 }

@@ -72,7 +72,7 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 	if e.config.Listen != "" {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.config.Listen)
 		if err != nil {
-			return all, fmt.Errorf("listening for checks: %w", err)
+			return all, fmt.Errorf("listening for checks: %w", limited.InUse(err, "enforcer.listen"))
 		}
 		e.address = l.Addr().String()
 		all = append(all, listening{limited.Listen(l, limited.Bounds{Connections: maxConnections, PerAddress: maxPerAddress}, e.noteFull), e.config.TLS != nil})

@@ -118,6 +118,12 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 	type plain Source
 	v.Decode((*plain)(s))
 	if v.Null() || s.checkKind(v) {
+		// Without a value that can be read, the kind is not known.
+		if slices.ContainsFunc(kinds, func(kind string) bool { return v.Has(kind) && v.Key(kind).Faulty() }) {
+			s.checkReading(v)
+			return
+		}
+
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
 			"start":   {"file", "kafka"},

@@ -10,8 +10,12 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/internal/duration"
@@ -144,6 +148,9 @@ func (c *Config) loadRules(v yamlfile.Value) {
 	if v.Key("rules").Faulty() || c.loader.isSibling(c.Rules.Patterns) {
 		return
 	}
+	if c.missingRules(v.Key("rules")) {
+		return
+	}
 	set, warnings, err := c.Rules.Load(c.loader.folder)
 	c.loader.warnings = append(c.loader.warnings, warnings...)
 	if err != nil {
@@ -156,6 +163,24 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		set = set.Shadowed()
 	}
 	c.RuleSet = set
+}
+
+// missingRules reports files of rules that do not exist at the place that names them.
+func (c *Config) missingRules(v yamlfile.Value) (missing bool) {
+	places := v.OneOrMore()
+	if len(places) != len(c.Rules.Patterns) { // the usual name, which was found
+		return false
+	}
+	for i, path := range c.Rules.Patterns {
+		if path = c.loader.path(path); strings.ContainsAny(path, "*?[") {
+			continue
+		}
+		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+			places[i].Faultf("correct the path, or create the file", "%s does not exist", path)
+			missing = true
+		}
+	}
+	return missing
 }
 
 // warnOfShortRetention warns of rules that look back further than hits are kept: their counts cannot be restored when the

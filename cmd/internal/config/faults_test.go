@@ -23,6 +23,10 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"client: {trusted_proxies: [{file: none.txt}]}":     `weir.yaml:1:35: none.txt does not exist`,
 		"client: {trusted_proxies: [{file: prefixes.txt}]}": `prefixes.txt:2:1: "nonsense" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
 
+		"rules: none.yaml":                     `weir.yaml:1:8: none.yaml does not exist; correct the path, or create the file`,
+		"rules: [rules.yaml, none.yaml]":       `weir.yaml:1:21: none.yaml does not exist; correct the path, or create the file`,
+		"collector: {sources: [{http: 7402}]}": `weir.yaml:1:30: the number 7402 found where text is expected; put it in quotes: "7402"`,
+
 		"time: {late: 3650d}": `weir.yaml:1:14: a lateness of 3650d is too long; write 1830d or less; minutes are usual`,
 		"{collector: {sources: [{kafka: [logs]}, {kafka: [other, logs]}]}, kafka: {brokers: 'a:1'}}":                            `weir.yaml:1:49: the source kafka-1 reads the topic logs too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
 		"{collector: {sources: [{kafka: logs, only: 'a == 1'}, {name: b, kafka: logs}]}, kafka: {brokers: 'a:1'}}":              `weir.yaml:1:72: the source kafka-1 reads the topic logs too, so its requests would count twice; name it in one source, or give each an only that takes other records`,

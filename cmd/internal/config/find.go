@@ -17,8 +17,8 @@ import (
 // places are the usual paths of a configuration; the first that exists is read.
 var places = []string{"weir.yaml", "/etc/weir/weir.yaml"}
 
-// find returns the first of the usual paths that exists; empty when none does.
-func find() string {
+// Find returns the first of the usual paths that exists; empty when none does.
+func Find() string {
 	for _, place := range places {
 		if _, err := os.Stat(place); err == nil {
 			return place

@@ -31,7 +31,7 @@ type Options struct {
 // Load finds and reads the configuration. The error is Faults when the file was read and is wrong.
 func Load(o Options) (*Config, yamlfile.Faults, error) {
 	if o.File == "" {
-		o.File = find()
+		o.File = Find()
 	}
 	if o.File == "" {
 		return Read(o.Default, o)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -47,11 +46,8 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	}
 
 	listener, err := net.Listen("tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("listening for status and metrics: %w: this part is running already (weir status), or needs another address in weir.yaml", err)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("listening for status and metrics: %w", err)
+		return nil, fmt.Errorf("listening for status and metrics: %w", limited.InUse(err, p.adminSetting(address)))
 	}
 
 	// Without keys and certificates only loopback is safe, and there only from pages of this machine.
@@ -96,6 +92,17 @@ const adminIdle = 2 * time.Minute // longer than the time between two scrapes
 
 func (a *admin) noteFull(why error) {
 	a.faults.Note("connections", fmt.Errorf("status and metrics: %w", why))
+}
+
+// adminSetting names the setting of an admin address.
+func (p *Process) adminSetting(address string) string {
+	switch address {
+	case p.Config.Aggregator.Listen:
+		return "aggregator.listen"
+	case p.Config.Collector.Listen:
+		return "collector.listen"
+	}
+	return "enforcer.admin"
 }
 
 // adminTLS returns the settings of TLS for the part that has this admin address.

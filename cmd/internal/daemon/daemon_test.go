@@ -274,7 +274,7 @@ func TestExitCodes(t *testing.T) {
 		{"no such file", []string{"--config", file + "x"}, exit.WrongUse, "weir.yamlx"},
 		{"a fault", []string{"--config", file, "--set", "collector.listen=nowhere"}, exit.WrongUse, "nowhere"},
 		{"a broker that is in another process", []string{"--config", file, "--set", "kafka.brokers=embedded", "--set", "collector.listen=" + port.Reserve(t, "127.0.0.1")}, exit.WrongUse, "any other process needs kafka.brokers: [host:9092]"},
-		{"an address that another has", []string{"--config", file, "--set", "collector.listen=" + taken.Addr().String()}, exit.Failed, "this part is running already"},
+		{"an address that another has", []string{"--config", file, "--set", "collector.listen=" + taken.Addr().String()}, exit.Failed, "otherwise write another address in collector.listen"},
 		{"an address that is not ours", []string{"--config", file, "--set", "collector.listen=192.0.2.1:1", "--set", "collector.keys="}, exit.WrongUse, "reached from other machines"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

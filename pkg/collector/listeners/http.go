@@ -103,7 +103,7 @@ func (h *httpSource) Status() pipeline.SourceStatus { return h.in.Status("http")
 func (h *httpSource) Run(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", h.config.Listen)
 	if err != nil {
-		return fmt.Errorf("listening for requests: %w", err)
+		return fmt.Errorf("listening for requests: %w", limited.InUse(err, "http of this source in collector.sources"))
 	}
 	s := incarnation(h.in, listener.Addr().String(), true)
 	defer s.Close()

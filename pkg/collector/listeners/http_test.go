@@ -380,7 +380,7 @@ func TestHTTPAddressInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.run(context.Background()); err == nil || !strings.Contains(err.Error(), "address already in use") {
+	if err := c.run(context.Background()); err == nil || !strings.Contains(err.Error(), "address already in use: if this part is running already (weir status), stop it; otherwise write another address in http of this source") {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/limited"
 	"weir/internal/sleep"
 	"weir/pkg/collector/pipeline"
 )
@@ -33,7 +34,7 @@ func (s *syslogSource) listenUDP(ctx context.Context) (string, reader, error) {
 
 	packets, err := config.ListenPacket(ctx, "udp", s.address)
 	if err != nil {
-		return "", nil, err
+		return "", nil, limited.InUse(err, inSources)
 	}
 
 	conn := packets.(*net.UDPConn)

@@ -147,6 +147,9 @@ func learnSyslog(to *pipeline.Stream, taken records) {
 	to.Learn(sample, nil)
 }
 
+// inSources is the setting of the address.
+const inSources = "syslog of this source in collector.sources"
+
 // listen opens the socket; the reader closes it.
 func (s *syslogSource) listen(ctx context.Context) (address string, read reader, err error) {
 	switch s.scheme {
@@ -163,7 +166,7 @@ func (s *syslogSource) listen(ctx context.Context) (address string, read reader,
 		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
 	}
 	if err != nil {
-		return "", nil, err
+		return "", nil, limited.InUse(err, inSources)
 	}
 	return l.Addr().String(), func(ctx context.Context) error { return s.accept(ctx, l) }, nil
 }

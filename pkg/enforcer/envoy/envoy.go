@@ -166,7 +166,7 @@ func (s *Server) setHealth(status grpc_health_v1.HealthCheckResponse_ServingStat
 func (s *Server) Run(ctx context.Context) error {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.Listen)
 	if err != nil {
-		return fmt.Errorf("listening for gRPC: %w", err)
+		return fmt.Errorf("listening for gRPC: %w", limited.InUse(err, "enforcer.grpc"))
 	}
 	s.address = l.Addr().String()
 	close(s.serving)

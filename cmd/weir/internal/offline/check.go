@@ -31,21 +31,27 @@ type checkCommand struct {
 func newCheck() *cobra.Command {
 	k := &checkCommand{}
 	c := &cobra.Command{
-		Use:   "check [flags] FILE...|-",
+		Use:   "check [flags] [FILE...|-]",
 		Short: "Check rules and configurations: all mistakes at once, each with its place",
 		Long: `Check reads files as the parts would and reports all mistakes at once, each with its place and a remedy. A file contains
 rules, a weir.yaml, or a Kubernetes ConfigMap with either; check finds out which. Several files of rules are checked as
-one set, as the parts read them. Settings of the environment (WEIR_…) apply as they would at a start.
+one set, as the parts read them. Without a file it checks ./weir.yaml, or else /etc/weir/weir.yaml. Settings of the environment (WEIR_…) apply as they would at a start.
 
 With --live it also tries the systems that a correct weir.yaml names: Kafka and its topics, Redis or the folder of the
 disk store, and the sources, from this machine and as the user who runs it. It creates and changes nothing.
 
 The exit code is 2 when there is a mistake, and 3 when a check of the live system fails. Warnings do not change it.`,
-		Example: `  weir check rules.yaml
+		Example: `  weir check
+  weir check rules.yaml
   weir check --set mode=shadow /etc/weir/weir.yaml
   weir check --live /etc/weir/weir.yaml
   kubectl get configmap weir -o yaml | weir check -`,
-		Args: command.Files,
+		Args: func(c *cobra.Command, files []string) error {
+			if len(files) == 0 && config.Find() != "" {
+				return nil
+			}
+			return command.Files(c, files)
+		},
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}
 	c.Flags().StringArrayVar(&k.set, "set", nil, "replace a setting of a weir.yaml: `KEY=VALUE` such as aggregator.hot_keys=10000; may be repeated")
@@ -58,6 +64,9 @@ func (k *checkCommand) run(c *cobra.Command, files []string) error {
 	var problems []error
 	var rules []string
 	configurations := false
+	if len(files) == 0 {
+		files = []string{config.Find()}
+	}
 	for _, name := range files {
 		data, path, err := k.read(name, c.InOrStdin())
 		if err != nil {

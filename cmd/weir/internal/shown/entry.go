@@ -4,6 +4,7 @@ package shown
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"weir/cmd/weir/internal/output"
@@ -46,7 +47,8 @@ func (e *Entry) WhyText() string {
 	text := ""
 	switch {
 	case e.Source == blocklist.Manual:
-		text = fmt.Sprintf("by %s: %s", output.Printable(e.By), output.Printable(e.Why))
+		why := strings.TrimSuffix(e.Why, " by "+e.By) // the reason without --why ends in the user's name
+		text = fmt.Sprintf("by %s: %s", output.Printable(e.By), output.Printable(why))
 	case e.Limit != "":
 		text = fmt.Sprintf("%d hits broke %s", e.Count, output.Printable(e.Limit))
 	}
