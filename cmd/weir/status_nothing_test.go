@@ -47,7 +47,7 @@ func TestStatusOfAProcessThatStarts(t *testing.T) {
 	part := running.NewPart(t, `{"caught_up": true}`)
 	flags := []string{"--set", "data=" + folder, "--set", "enforcer.admin=127.0.0.1:1", "--collector", part.URL, "--aggregator", part.URL}
 	runs(t, exit.NotMet, "Not caught up: the enforcer does not answer yet.\n", append([]string{"status", "--wait", "1s"}, flags...)...)
-	runs(t, exit.Done, "All have caught up.\n", append([]string{"status", "--wait", "1m", "--enforcer", part.URL}, flags...)...)
+	runs(t, exit.Done, "Healthy: all have caught up.\n", append([]string{"status", "--wait", "1m", "--enforcer", part.URL}, flags...)...)
 }
 
 // While status waits for something to run, it leaves the folder of the topics to a process that starts on it.

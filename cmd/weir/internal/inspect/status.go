@@ -83,6 +83,7 @@ func (s *statusCommand) run(c *cobra.Command) error {
 		return err
 	}
 
+	report.waited = wait > 0
 	if s.output.Form == "json" {
 		err = output.JSON(c.OutOrStdout()).Encode(report)
 	} else {
@@ -114,6 +115,7 @@ type status struct {
 	Parts       []partStatus  `json:"parts"`
 	Faults      []string      `json:"faults"` // errors of asking the topics; with any of them it is not known whether all have caught up
 
+	waited   bool   // --wait was given: in flight is then not good enough
 	idle     string // the folder of the topics when no process runs on them
 	unasked  string // describes parts that run and were not asked
 	starting bool   // a process has the topics, and not all parts run in it yet

@@ -3,6 +3,7 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -103,7 +104,7 @@ func (p *partStatus) enforcerRows() []string {
 	rows := []string{fmt.Sprintf("  list\t%s\t\t%s", says.Version, join(list, "follows "+says.Follows, some(says.Followers, "", "follower"),
 		some(says.Waiting, "not sent yet", "manual entry"), some(says.Unread, "not readable", "record")))}
 	if len(says.Paused) > 0 {
-		rows = append(rows, "  paused\t\t\t"+strings.ReplaceAll(strings.Join(says.Paused, ", "), "*", "all rules"))
+		rows = append(rows, "  paused\t\t\t"+pausedText(says.Paused))
 	}
 	if says.Trouble != "" {
 		rows = append(rows, "  trouble\t\t\t"+says.Trouble)
@@ -190,24 +191,23 @@ func (p *partStatus) sources() []sourceState {
 // intended are the reasons for which rules or the configuration leave requests out on purpose.
 var intended = []string{"allowed", "cost", "filtered", "key", "match", "refused", "start"}
 
-// lost returns how many requests could not be read or judged, without those that are left out on purpose. When no
-// request counts at all it returns all of them, whatever the reasons: then the rules do not fit the log. Requests that all
-// rules leave to an enforcer are no sign of that.
-func (s *sourceState) lost() (lost int64) {
-	all := int64(0)
-	for reason, n := range s.Uncounted {
-		if reason == rule.Inline.String() {
-			continue
-		}
+// lost returns how many requests could not be read or judged, with their reasons, and without those that are left out on
+// purpose. When no request counts at all it returns all of them, whatever the reasons: then the rules do not fit the log.
+// Requests that all rules leave to an enforcer are no sign of that.
+func (s *sourceState) lost() (lost int64, reasons map[string]int64) {
+	all, every, unintended := int64(0), maps.Clone(s.Uncounted), map[string]int64{}
+	delete(every, rule.Inline.String())
+	for reason, n := range every {
 		all += n
 		if !slices.Contains(intended, reason) {
 			lost += n
+			unintended[reason] = n
 		}
 	}
 	if all >= s.Requests {
-		return all
+		return all, every
 	}
-	return lost
+	return lost, unintended
 }
 
 // sourceRows describes the sources of a collector, with their logs.

@@ -131,6 +131,7 @@ func TestStatusShowsEachPart(t *testing.T) {
 	}
 	words := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
+		"Needs attention: the parts have different rules; partition 1: written by a newer version; partition 1 has not marked; paused, so not refused: all rules; the enforcer has no complete list.",
 		"All have caught up. Rules differ: aggregator f00d, enforcer beef, the configuration here f00d.",
 		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict not sent yet",
 		"partition 1 lag 7 records, written by a newer version", "partition 2 lag unknown since 2026-03-03T09:00:01Z, before that 0 records", "enforcer e:1 beef (here f00d)",
@@ -154,13 +155,13 @@ func TestStatusShowsEachPart(t *testing.T) {
 // reason for that, unless no request counts at all.
 func TestCaughtUpDoesNotMeanThatRequestsCount(t *testing.T) {
 	for uncounted, want := range map[string]string{
-		`{}`:                            "All have caught up.\n",
-		`{"match": 200, "allowed": 7}`:  "All have caught up.\n",
-		`{"match": 200, "format": 3}`:   "Everything is read, but not all requests count: 3 of 310 requests of file-1 (the reasons are below).\n",
-		`{"ahead": 310}`:                "Everything is read, but not all requests count: 310 of 310 requests of file-1 (the reasons are below).\n",
-		`{"inline": 310}`:               "All have caught up.\n",
-		`{"inline": 300, "format": 10}`: "Everything is read, but not all requests count: 10 of 310 requests of file-1 (the reasons are below).\n",
-		`{"match": 300, "allowed": 10}`: "Everything is read, but not all requests count: 310 of 310 requests of file-1 (the reasons are below).\n",
+		`{}`:                            "Healthy: all have caught up.\n",
+		`{"match": 200, "allowed": 7}`:  "Healthy: all have caught up.\n",
+		`{"match": 200, "format": 3}`:   "Everything is read, but not all requests count: 3 of 310 requests of file-1: 3 not in the format.\n",
+		`{"ahead": 310}`:                "Everything is read, but not all requests count: 310 of 310 requests of file-1: 310 ahead of the clock.\n",
+		`{"inline": 310}`:               "Healthy: all have caught up.\n",
+		`{"inline": 300, "format": 10}`: "Everything is read, but not all requests count: 10 of 310 requests of file-1: 10 not in the format.\n",
+		`{"match": 300, "allowed": 10}`: "Everything is read, but not all requests count: 310 of 310 requests of file-1: 300 matched by no rule, 10 allowed by the rules.\n",
 	} {
 		s := status{CaughtUp: true, Parts: []partStatus{{Part: "collector", Reached: true,
 			Status: fmt.Appendf(nil, `{"caught_up": true, "sources": [{"source": "file-1", "kind": "file", "requests": 310, "uncounted": %s}]}`, uncounted)}}}

@@ -12,15 +12,7 @@ import (
 // writeText writes the status for people: a summary first, then groups, then parts.
 func (s *status) writeText(to io.Writer) error {
 	var b strings.Builder
-	switch {
-	case s.CaughtUp:
-		b.WriteString(s.caughtUpText())
-	case s.NothingRuns:
-		b.WriteString(strings.TrimSuffix("Nothing runs: "+s.waits(), ": ") + ".\n")
-	default:
-		fmt.Fprintf(&b, "Not caught up: %s.\n", s.waits())
-	}
-
+	b.WriteString(s.headline())
 	if s.idle != "" {
 		fmt.Fprintf(&b, "No process runs on %s: this is its last state.\n", s.idle)
 	}
@@ -46,24 +38,6 @@ func (s *status) writeText(to io.Writer) error {
 
 	_, err := io.WriteString(to, b.String())
 	return err
-}
-
-// caughtUpText is the summary when all have caught up. Nothing waits then, but that alone does not mean that requests
-// count: where they do not, a bare "all" would hide it.
-func (s *status) caughtUpText() string {
-	var texts []string
-	for i := range s.Parts {
-		for _, source := range s.Parts[i].sources() {
-			if lost := source.lost(); lost > 0 {
-				texts = append(texts, fmt.Sprintf("%s of %s of %s", output.Grouped(int(lost)), output.Counted(int(source.Requests), "request"), output.Printable(source.Source)))
-			}
-		}
-	}
-
-	if len(texts) == 0 {
-		return "All have caught up.\n"
-	}
-	return "Everything is read, but not all requests count: " + strings.Join(texts, "; ") + " (the reasons are below).\n"
 }
 
 const startThem = "start the parts (weir run, or collector, aggregator and enforcer), or name their configuration with --config"

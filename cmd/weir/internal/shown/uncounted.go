@@ -22,18 +22,23 @@ var uncountedWords = map[string]string{
 // Uncounted describes how many of a source's requests made no hit, and why; "" when all made one.
 func Uncounted(requests int64, uncounted map[string]int64) string {
 	var all int64
-	var texts []string
-	byCount := slices.SortedFunc(maps.Keys(uncounted), func(a, b string) int {
-		return cmp.Or(cmp.Compare(uncounted[b], uncounted[a]), cmp.Compare(a, b))
-	})
-
-	for _, reason := range byCount {
-		all += uncounted[reason]
-		texts = append(texts, fmt.Sprintf("%s %s", output.Grouped(int(uncounted[reason])), cmp.Or(uncountedWords[reason], reason)))
+	for _, n := range uncounted {
+		all += n
 	}
-
 	if all == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s of %s not counted: %s", output.Grouped(int(all)), output.Counted(int(requests), "request"), strings.Join(texts, ", "))
+	return fmt.Sprintf("%s of %s not counted: %s", output.Grouped(int(all)), output.Counted(int(requests), "request"), Reasons(uncounted))
+}
+
+// Reasons describes why requests made no hit, the most frequent reason first.
+func Reasons(uncounted map[string]int64) string {
+	byCount := slices.SortedFunc(maps.Keys(uncounted), func(a, b string) int {
+		return cmp.Or(cmp.Compare(uncounted[b], uncounted[a]), cmp.Compare(a, b))
+	})
+	texts := make([]string, len(byCount))
+	for i, reason := range byCount {
+		texts[i] = fmt.Sprintf("%s %s", output.Grouped(int(uncounted[reason])), cmp.Or(uncountedWords[reason], reason))
+	}
+	return strings.Join(texts, ", ")
 }

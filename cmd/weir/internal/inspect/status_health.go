@@ -1,0 +1,171 @@
+package inspect
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
+)
+
+// flight is how long a record takes in a system that keeps up: aggregators commit two seconds after they count, and in a
+// backlog ten.
+const flight = 10 * time.Second
+
+// headline returns the first lines for people: what is wrong, or that all is well.
+func (s *status) headline() string {
+	text := ""
+	problems := s.problems()
+	if len(problems) > 0 {
+		text = "Needs attention: " + output.Printable(strings.Join(problems, "; ")) + ".\n"
+	}
+
+	lost := s.uncounted()
+	well := len(problems) == 0 && lost == "" && s.reached() > 0
+	switch {
+	case s.NothingRuns:
+		text += strings.TrimSuffix("Nothing runs: "+s.waits(), ": ") + ".\n"
+	case s.CaughtUp && lost != "":
+		text += "Everything is read, but not all requests count: " + lost + ".\n"
+	case s.CaughtUp && well:
+		text += "Healthy: all have caught up.\n"
+	case s.CaughtUp:
+		text += "All have caught up.\n"
+	case s.inFlight() && well:
+		text += "Healthy: " + s.flightText() + ".\n"
+	default:
+		text += "Not caught up: " + s.waits() + ".\n"
+	}
+
+	if lost != "" && !s.CaughtUp {
+		text += "Not all requests count: " + lost + ".\n"
+	}
+	return text
+}
+
+// problems describes what needs someone's attention: not work that waits, and not requests that do not count.
+func (s *status) problems() (texts []string) {
+	if s.RulesDiffer {
+		texts = append(texts, "the parts have different rules")
+	}
+	for i := range s.Parts {
+		p := &s.Parts[i]
+		switch {
+		case !p.Reached && s.reached() > 0 && !s.starting:
+			texts = append(texts, fmt.Sprintf("the %s at %s was not reached", p.Part, p.Address))
+		case p.Reached && p.Error != "" && p.CaughtUp == nil:
+			texts = append(texts, "the "+p.Part+": "+p.Error)
+		default:
+			texts = append(texts, p.problems()...)
+		}
+	}
+	return texts
+}
+
+// problems describes what a part reports as wrong.
+func (p *partStatus) problems() (texts []string) {
+	for _, source := range p.sources() {
+		if source.Error != "" {
+			texts = append(texts, source.Source+": "+source.Error)
+		}
+	}
+
+	var says struct {
+		Partitions []struct {
+			Partition int
+			Error     string
+		}
+		Store, Trouble string
+		Whole          *bool
+		Paused         []string
+	}
+	if p.Part == "collector" || !p.says(&says) {
+		return texts
+	}
+	for _, one := range says.Partitions {
+		if one.Error != "" {
+			texts = append(texts, fmt.Sprintf("partition %d: %s", one.Partition, one.Error))
+		}
+	}
+	if p.Part == "aggregator" && says.Store != "" {
+		texts = append(texts, "the store: "+says.Store)
+	}
+	if says.Whole != nil && !*says.Whole {
+		texts = append(texts, "the enforcer has no complete list")
+	}
+	if says.Trouble != "" {
+		texts = append(texts, says.Trouble)
+	}
+	if len(says.Paused) > 0 {
+		texts = append(texts, "paused, so not refused: "+pausedText(says.Paused))
+	}
+	return texts
+}
+
+// pausedText names rules that are paused.
+func pausedText(rules []string) string {
+	return strings.ReplaceAll(strings.Join(rules, ", "), "*", "all rules")
+}
+
+// uncounted describes the requests that could not be read or judged, with the reasons; empty when there are none.
+func (s *status) uncounted() string {
+	var texts []string
+	for i := range s.Parts {
+		for _, source := range s.Parts[i].sources() {
+			lost, of := source.lost()
+			if lost > 0 {
+				texts = append(texts, fmt.Sprintf("%s of %s of %s: %s", output.Grouped(int(lost)), output.Counted(int(source.Requests), "request"),
+					output.Printable(source.Source), shown.Reasons(of)))
+			}
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// inFlight reports whether all that waits came a moment ago, as it does while requests come in.
+func (s *status) inFlight() bool {
+	if s.waited || s.starting || len(s.Faults) > 0 {
+		return false
+	}
+	for _, g := range s.Groups {
+		if g.Lag > 0 && (g.Members == 0 || g.LagSeconds == nil || *g.LagSeconds > flight.Seconds()) {
+			return false
+		}
+	}
+	for i := range s.Parts {
+		if p := &s.Parts[i]; p.CaughtUp != nil && !*p.CaughtUp && !p.keepsUp() {
+			return false
+		}
+	}
+	return true
+}
+
+// keepsUp reports whether a part that has work is not behind. The work of an aggregator is the lag of its group.
+func (p *partStatus) keepsUp() bool {
+	if p.Error != "" || p.Part == "enforcer" {
+		return false
+	}
+	for _, source := range p.sources() {
+		for _, log := range source.Logs {
+			if log.Lag > 0 && (log.Newest == nil || time.Since(*log.Newest) > flight) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// flightText describes the records that wait, and since when.
+func (s *status) flightText() string {
+	oldest := 0.0
+	for _, g := range s.Groups {
+		if g.LagSeconds != nil {
+			oldest = max(oldest, *g.LagSeconds)
+		}
+	}
+	if s.waiting() == 0 {
+		return "the last requests are on their way"
+	}
+	return fmt.Sprintf("%s in flight, %s", output.Counted(int(s.waiting()), "record"), waited(&oldest))
+}
