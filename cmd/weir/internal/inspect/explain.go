@@ -224,13 +224,18 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	if form == "json" {
 		return output.JSON(w).Encode(x)
 	}
+	times := shown.NewTimes(w, time.Now())
 	var b strings.Builder
 	for _, entry := range x.Entries {
-		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.Target(), entry.RuleName(), entry.UntilText(), entry.WhyText())
+		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.Target(), entry.RuleName(), entry.UntilIn(times), entry.WhyIn(times))
 	}
 
 	for _, order := range x.Orders {
-		fmt.Fprintf(&b, "Manual entry: %s %s, %s, %s.\n", shown.Kind(order.Order), order.Target(), order.UntilText(), order.WhyText())
+		if order.Order == blocklist.OrderPardon { // its end says how long it is kept, and no one is let through until then
+			fmt.Fprintf(&b, "Let in by hand: %s at %s, %s.\n", order.Target(), times.At(order.From), order.WhyText())
+			continue
+		}
+		fmt.Fprintf(&b, "Manual entry: %s %s, %s, %s.\n", shown.Kind(order.Order), order.Target(), order.UntilIn(times), order.WhyText())
 	}
 	if x.Next != "" {
 		fmt.Fprintf(&b, "There are more entries: weir list %s shows all.\n", output.Printable(x.Key))
@@ -240,7 +245,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	}
 
 	for _, counted := range x.Counted {
-		counted.text(&b, x.Entries)
+		counted.text(&b, x.Entries, times)
 	}
 	if len(x.tries) > 0 {
 		b.WriteString("The last attempts:\n")
@@ -253,7 +258,7 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 }
 
 // text writes the counts for people, next to the entries on the list.
-func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry) {
+func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry, times shown.Times) {
 	where := "inline, at the enforcer"
 	if k.Where == "store" {
 		where = "inline, in the store of all enforcers"
@@ -261,14 +266,14 @@ func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry) {
 	if k.Partition != nil {
 		where = fmt.Sprintf("partition %d, %s", *k.Partition, k.Where)
 	}
-	fmt.Fprintf(b, "%s  %s, as of %s (%s):\n", output.Printable(k.Rule), output.Printable(k.Key), shown.Instant(k.At), where)
+	fmt.Fprintf(b, "%s  %s, as of %s (%s):\n", output.Printable(k.Rule), output.Printable(k.Key), times.Zone(times.At(k.At.Truncate(time.Second).UnixMilli())), where)
 	var rows []string
 	for _, l := range k.Limits {
 		clears := "clear"
 		if l.Clears != nil {
-			clears = "clear at " + backtest.Instant(l.Clears.UnixMilli()).String() + " if no more hits come"
+			clears = "clear at " + times.Until(l.Clears.UnixMilli()) + " if no more hits come"
 		} else if at, ok := k.broken(l.Limit, entries); ok && l.Count == 0 {
-			clears = "its window is empty now; the key broke this limit at " + at.String()
+			clears = "its window is empty now; the key broke this limit at " + times.At(int64(at))
 		}
 		count := output.Counted(int(l.Count), "hit")
 		if strings.HasSuffix(l.Limit, " at once") {
@@ -282,7 +287,7 @@ func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry) {
 		return
 	}
 
-	k.blockText(b)
+	k.blockText(b, times)
 }
 
 // broken returns when the key broke a limit, for a block that has not ended. An aggregator that has no window of the key
@@ -299,15 +304,15 @@ func (k *countedKey) broken(limit string, entries []*shown.Entry) (backtest.Inst
 	return 0, false
 }
 
-func (k *countedKey) blockText(b *strings.Builder) {
+func (k *countedKey) blockText(b *strings.Builder, times shown.Times) {
 	until := "without an end"
 	if k.Block.Until != nil {
-		until = "until " + backtest.Instant(k.Block.Until.UnixMilli()).String()
+		until = "until " + times.Until(k.Block.Until.UnixMilli())
 	}
 
 	switch {
 	case k.Block.Ended != nil:
-		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, shown.Instant(*k.Block.Ended))
+		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, times.At(k.Block.Ended.Truncate(time.Second).UnixMilli()))
 	case k.Block.Blocked:
 		fmt.Fprintf(b, "    is blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
 	default:

@@ -38,7 +38,7 @@ func TestExplainOfABlockWhoseWindowIsEmpty(t *testing.T) {
 			t.Fatal(err)
 		}
 		var b strings.Builder
-		k.text(&b, test.entries)
+		k.text(&b, test.entries, shown.Times{})
 		if got := strings.Contains(b.String(), empty); got != test.empty || !strings.Contains(b.String(), "    100/hour  0 hits  clear\n") {
 			t.Errorf("%s: the empty window is named: %t\n%s", name, got, b.String())
 		}

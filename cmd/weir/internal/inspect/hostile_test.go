@@ -19,9 +19,9 @@ func TestHostileTextsAreShownInOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	counted := &strings.Builder{}
-	(&countedKey{Rule: hostile, Key: hostile}).text(counted, nil)
+	(&countedKey{Rule: hostile, Key: hostile}).text(counted, nil, shown.Times{})
 	for name, text := range map[string]string{
-		"watch": change.text(time.UnixMilli(0)), "top": top.String(), "explain": counted.String(),
+		"watch": change.text(time.UnixMilli(0), shown.Times{}), "top": top.String(), "explain": counted.String(),
 	} {
 		if strings.ContainsAny(text, "\x1b\t") || !strings.Contains(text, `a\n\x1b[2Jb\tc`) {
 			t.Errorf("%s: %q", name, text)

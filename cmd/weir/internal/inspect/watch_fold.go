@@ -12,7 +12,6 @@ import (
 
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
-	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 )
 
@@ -26,6 +25,7 @@ const (
 // others are counted by rule and network, and at the end of the second the largest counts are shown.
 type watchFold struct {
 	out    io.Writer
+	screen output.Screen
 	free   int
 	groups map[foldGroup]int
 	others int // changes in no group, because there are too many groups
@@ -35,7 +35,7 @@ type watchFold struct {
 type foldGroup struct{ what, rule, network string }
 
 func newWatchFold(out io.Writer) *watchFold {
-	return &watchFold{out: out, free: foldFreely, groups: map[foldGroup]int{}}
+	return &watchFold{out: out, screen: output.ScreenOf(out), free: foldFreely, groups: map[foldGroup]int{}}
 }
 
 func (f *watchFold) add(now time.Time, changes []watchChange) error {
@@ -46,7 +46,7 @@ func (f *watchFold) add(now time.Time, changes []watchChange) error {
 		}
 		if f.free > 0 {
 			f.free--
-			b.WriteString(changes[i].text(now) + "\n")
+			b.WriteString(f.screen.Line(changes[i].text(now, shown.NewTimes(f.out, now)), changes[i].color()) + "\n")
 			continue
 		}
 
@@ -116,12 +116,25 @@ func (g foldGroup) words() string {
 func clock(t time.Time) string { return t.Local().Format("15:04:05") }
 
 // text returns the change as a line.
-func (c *watchChange) text(now time.Time) string {
+func (c *watchChange) text(now time.Time, t shown.Times) string {
 	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(now), c.word(), c.Target(), c.RuleName())
 	if c.what != blocklist.EventLifted {
-		line += "  " + c.lasts()
+		line += "  " + c.lasts(t)
 	}
-	return line + "  " + c.WhyText()
+	return line + "  " + c.WhyIn(t)
+}
+
+// color returns the colour of the line.
+func (c *watchChange) color() output.Color {
+	switch {
+	case c.refuses():
+		return output.Red
+	case c.Mode == blocklist.Shadow:
+		return output.Yellow
+	case c.what == blocklist.EventLifted || c.Order == blocklist.OrderAllow:
+		return output.Green
+	}
+	return output.Plain
 }
 
 // refuses reports whether the change begins a block that is enforced, by a verdict or by a person.
@@ -130,12 +143,12 @@ func (c *watchChange) refuses() bool {
 }
 
 // lasts describes the end and the length of the block.
-func (c *watchChange) lasts() string {
+func (c *watchChange) lasts(t shown.Times) string {
 	if c.Until == blocklist.Never {
 		return "until someone ends it"
 	}
 	long := time.Duration(c.Until-c.From) * time.Millisecond
-	return fmt.Sprintf("until %s (%s)", backtest.Instant(c.Until), long.Round(time.Second))
+	return fmt.Sprintf("until %s (%s)", t.At(c.Until), long.Round(time.Second))
 }
 
 // word names what happened; for a manual entry it is the kind of the entry.

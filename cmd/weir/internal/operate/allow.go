@@ -50,7 +50,7 @@ func (o *orderCommand) allow(c *cobra.Command, target string) error {
 	}
 	order.Target = target
 	return o.change(c, http.MethodPost, allowsPath, nil, &order, func(a *orderAnswer) string {
-		return fmt.Sprintf("%s is let through %s.\n", a.Order.Target(), a.Order.UntilText())
+		return fmt.Sprintf("%s is let through %s.\n", a.Order.Target(), a.Order.UntilIn(a.times))
 	})
 }
 

@@ -56,9 +56,9 @@ func (o *orderCommand) block(c *cobra.Command, target string) error {
 // blocked describes the block, and why checks let the target through if they do.
 func (a *orderAnswer) blocked() string {
 	if a.Passes != "" {
-		return fmt.Sprintf("%s is on the list %s, but checks let it through: %s.\n", a.Order.Target(), a.Order.UntilText(), output.Printable(a.Passes))
+		return fmt.Sprintf("%s is on the list %s, but checks let it through: %s.\n", a.Order.Target(), a.Order.UntilIn(a.times), output.Printable(a.Passes))
 	}
-	return fmt.Sprintf("%s is blocked %s.\n", a.Order.Target(), a.Order.UntilText())
+	return fmt.Sprintf("%s is blocked %s.\n", a.Order.Target(), a.Order.UntilIn(a.times))
 }
 
 // sessionOf returns the address of the user's ssh session. An enforcer that is asked over its socket does not know it.

@@ -1,13 +1,9 @@
 package operate
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,9 +12,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/ask"
 	"weir/cmd/weir/internal/command"
-	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
-	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 )
 
@@ -28,6 +22,10 @@ type listCommand struct {
 	rule     string
 	shadow   bool
 	orders   bool
+	limit    int
+	sort     string
+	since    string
+	ip       string
 	output   command.Output
 }
 
@@ -47,6 +45,7 @@ without those in shadow mode.`,
 		Example: `  weir list
   weir list 2001:db8::5
   weir list --rule per-ip --json
+  weir list --since 1h --sort newest --limit 20
   weir list -o plain`,
 		RunE: func(c *cobra.Command, keys []string) error { return l.run(c, keys) },
 	}
@@ -54,6 +53,11 @@ without those in shadow mode.`,
 	c.Flags().StringVar(&l.rule, "rule", "", "show the entries of one `RULE`; manual entries have the rule manual")
 	c.Flags().BoolVar(&l.shadow, "shadow", false, "show only the keys that rules in shadow mode would block")
 	c.Flags().BoolVar(&l.orders, "orders", false, "show the manual entries: blocks, allows and pauses")
+	c.Flags().IntVar(&l.limit, "limit", 0, "show at most `N` entries; 0 is all")
+	c.Flags().StringVar(&l.sort, "sort", "rule", "sort by `WHAT`: "+strings.Join(sorts, ", "))
+	c.Flags().StringVar(&l.since, "since", "", "show entries that were made since `TIME`: 1h before now, or 2026-03-03T08:00:00Z")
+	c.Flags().StringVar(&l.ip, "ip", "", "show entries of addresses within `PREFIX`, or of prefixes that contain it")
+	command.Complete(c, "sort", sorts)
 	l.output.Add(c, "text", "json", "plain")
 	return c
 }
@@ -63,12 +67,21 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 		return exit.Wrongf("--shadow and --orders are both given, and manual entries are never in shadow mode; leave one out")
 	}
 
+	writer, err := newListWriter(l, c.OutOrStdout(), time.Now())
+	if err != nil {
+		return err
+	}
 	enforcer, err := l.enforcer.Connect()
 	if err != nil {
 		return err
 	}
 	defer enforcer.Close()
-	writer := &listWriter{listCommand: l, form: l.output.Form, out: bufio.NewWriterSize(c.OutOrStdout(), 64<<10)}
+	if writer.form == "text" {
+		if writer.held, err = askHeld(c.Context(), enforcer); err != nil {
+			return err
+		}
+	}
+
 	if len(keys) > 0 {
 		return l.find(c, enforcer, writer, keys)
 	}
@@ -161,171 +174,3 @@ func (l *listCommand) pages(c *cobra.Command, enforcer *ask.Enforcer, writer *li
 		}
 	}
 }
-
-// A listWriter shows entries in one of three forms, sorted by rule and key. It buffers at most maxSorted entries and
-// maxShownOrders manual entries.
-type listWriter struct {
-	*listCommand
-	form   string
-	out    *bufio.Writer
-	count  int             // of entries that were shown, or will be
-	rules  map[string]bool // of the entries
-	lines  []listLine      // not written yet
-	orders []listLine      // allows and pauses, shown to people below the list
-}
-
-// A listLine is an entry as it is written, with its place in the order.
-type listLine struct{ rule, key, text string }
-
-// maxSorted is how many entries are sorted together. A longer list is sorted in parts of this size.
-const maxSorted = 200_000
-
-// listRows is how many rows are aligned as one table.
-const listRows = 500
-
-// maxShownOrders is how many allows and pauses are shown to people.
-const maxShownOrders = 1000
-
-// wanted reports whether the flags select an entry.
-func (w *listWriter) wanted(e *shown.Entry) bool {
-	switch {
-	case w.rule != "" && e.Rule != w.rule:
-		return false
-	case w.shadow:
-		return e.Mode == blocklist.Shadow
-	case w.listCommand.orders:
-		return e.Source == blocklist.Manual
-	case w.form == "plain":
-		return e.Blocks() && e.Mode != blocklist.Shadow
-	}
-	return e.Blocks()
-}
-
-func (w *listWriter) add(e *shown.Entry) error {
-	if w.rules == nil {
-		w.rules = map[string]bool{}
-	}
-	if e.Blocks() {
-		w.rules[e.Rule] = true
-	}
-
-	if !w.wanted(e) {
-		if w.form == "text" && !e.Blocks() && !w.shadow && len(w.orders) < maxShownOrders {
-			w.orders = append(w.orders, listLine{shown.Kind(e.Order), e.Key, listRow(e)})
-			w.count++
-		}
-		return nil
-	}
-
-	w.count++
-	line := listLine{rule: e.Rule, key: e.Key}
-	switch w.form {
-	case "json":
-		text, err := e.MarshalJSON()
-		if err != nil {
-			return err
-		}
-		line.text = string(text)
-	case "plain":
-		line.text = output.Printable(e.Key)
-	default:
-		line.text = listRow(e)
-	}
-
-	if w.lines = append(w.lines, line); len(w.lines) == maxSorted {
-		return w.flushLines()
-	}
-	return nil
-}
-
-// flushLines sorts the lines that are buffered and writes them.
-func (w *listWriter) flushLines() error {
-	lines := sorted(w.lines)
-	w.lines = w.lines[:0]
-	if w.form == "text" {
-		return w.tables(lines)
-	}
-	for _, line := range lines {
-		if _, err := fmt.Fprintln(w.out, line); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sorted returns the texts of lines by rule and key. Lines of one key are sorted by their text, so that the order does not
-// depend on the enforcer.
-func sorted(lines []listLine) []string {
-	slices.SortFunc(lines, func(a, b listLine) int {
-		return cmp.Or(strings.Compare(a.rule, b.rule), strings.Compare(a.key, b.key), strings.Compare(a.text, b.text))
-	})
-	texts := make([]string, len(lines))
-	for i, line := range lines {
-		texts[i] = line.text
-	}
-	return texts
-}
-
-// tables writes rows as tables.
-func (w *listWriter) tables(rows []string) error {
-	for some := range slices.Chunk(rows, listRows) {
-		var b strings.Builder
-		output.Table(&b, append([]string{"RULE\tKEY\tUNTIL\tWHY"}, some...))
-		if _, err := w.out.WriteString(b.String()); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func listRow(e *shown.Entry) string {
-	rule := e.RuleName()
-	if !e.Blocks() {
-		rule = shown.Kind(e.Order)
-	}
-	until := "-"
-	if e.Until != blocklist.Never {
-		until = backtest.Instant(e.Until).String()
-	}
-	return rule + "\t" + e.Target() + "\t" + until + "\t" + e.WhyText()
-}
-
-// end writes the remaining lines, and for people the age of a list that is old.
-func (w *listWriter) end(h blocklist.Header) error {
-	if err := w.flushLines(); err != nil {
-		return err
-	}
-	if w.form == "text" {
-		w.people(h)
-	}
-	return w.out.Flush()
-}
-
-// ofRule names the rule that was asked for, so that a misspelled name does not look like an empty list.
-func (w *listWriter) ofRule() string {
-	if w.rule == "" {
-		return ""
-	}
-	return " by a rule with the name " + w.rule
-}
-
-// people writes allows, pauses and remarks for people.
-func (w *listWriter) people(h blocklist.Header) {
-	if w.count == 0 && h.Version != (blocklist.Version{}) {
-		fmt.Fprintln(w.out, "No key is on the list"+w.ofRule()+".")
-	}
-	if len(w.orders) > 0 && w.count > len(w.orders) {
-		fmt.Fprintln(w.out)
-	}
-
-	_ = w.tables(sorted(w.orders)) // the buffer keeps its error
-	if h.AsOf == 0 {
-		return
-	}
-	if age := time.Since(time.UnixMilli(h.AsOf)); age > staleAfter {
-		fmt.Fprintf(w.out, "This is the list of %s ago: the aggregators have sent nothing since.\n", age.Round(time.Second))
-	}
-}
-
-// staleAfter is the age from which a list is reported as old: three of the watermarks that are written every 10 s.
-const staleAfter = 35 * time.Second

@@ -16,7 +16,7 @@ func TestHostileTextsStayInTheirRow(t *testing.T) {
 		"block":   {Rule: "manual", Key: hostile, Fields: map[string]string{"user": hostile}, Source: blocklist.Manual, By: hostile, Why: hostile, Order: blocklist.OrderBlock, Until: blocklist.Never},
 		"verdict": {Rule: hostile, Key: "192.0.2.1", Count: 6, Limit: hostile},
 	} {
-		row := listRow(&shown.Entry{Entry: e})
+		row := (&listWriter{}).row(&shown.Entry{Entry: e}).Cells
 		if strings.ContainsAny(row, "\x1b\n") || strings.Count(row, "\t") != 3 || strings.Count(row, `a\n\x1b[2Jb\tc`) < 2 {
 			t.Errorf("%s: %q", name, row)
 		}

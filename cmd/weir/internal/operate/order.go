@@ -127,6 +127,8 @@ type orderAnswer struct {
 	Affects []string       `json:"affects"` // the effects of a wide or dangerous change
 	Passes  string         `json:"passes"`  // why checks let a blocked client through
 	Note    string         `json:"note"`
+
+	times shown.Times
 }
 
 // change sends a change to the enforcer and shows the answer: unchanged to programs, described by text to people.
@@ -161,6 +163,7 @@ func (o *orderCommand) change(c *cobra.Command, method, path string, query url.V
 		return fmt.Errorf("the answer of %s has no manual entry: it is not an enforcer, or another version", enforcer.At())
 	}
 
+	answer.times = shown.NewTimes(c.OutOrStdout(), time.Now())
 	_, err = io.WriteString(c.OutOrStdout(), text(&answer)+answer.where(enforcer.At()))
 	return err
 }

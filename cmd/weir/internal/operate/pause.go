@@ -45,8 +45,8 @@ func (o *orderCommand) pause(c *cobra.Command, rule string) error {
 	order.Rule = rule
 	return o.change(c, http.MethodPost, pausePath, nil, &order, func(a *orderAnswer) string {
 		if rule == "" {
-			return fmt.Sprintf("Everything is paused %s: no one is refused.\n", a.Order.UntilText())
+			return fmt.Sprintf("Everything is paused %s: no one is refused.\n", a.Order.UntilIn(a.times))
 		}
-		return fmt.Sprintf("%s is paused %s: it refuses no one.\n", rule, a.Order.UntilText())
+		return fmt.Sprintf("%s is paused %s: it refuses no one.\n", rule, a.Order.UntilIn(a.times))
 	})
 }

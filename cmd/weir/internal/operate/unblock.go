@@ -138,7 +138,7 @@ func (a *orderAnswer) unblocked(key string) string {
 	var b strings.Builder
 	for i := range a.Lifted {
 		e := &a.Lifted[i]
-		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.Target(), e.RuleName(), e.UntilText(), limitWords(e))
+		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.Target(), e.RuleName(), e.UntilIn(a.times), limitWords(e))
 		if inner := addressesOf(key); inner.IsValid() && isAround(e, inner) {
 			fmt.Fprintf(&b, "That was the block of the network around %s: everyone in %s is let in again.\n", key, e.Target())
 		}
@@ -148,7 +148,7 @@ func (a *orderAnswer) unblocked(key string) string {
 		fmt.Fprintf(&b, "No entry on the list applied to %s.\n", key)
 	}
 	if a.Allowed != nil {
-		fmt.Fprintf(&b, "%s is let through %s, whatever it does.\n", a.Allowed.Target(), a.Allowed.UntilText())
+		fmt.Fprintf(&b, "%s is let through %s, whatever it does.\n", a.Allowed.Target(), a.Allowed.UntilIn(a.times))
 	}
 	if a.Sending != nil && a.Note == "" {
 		fmt.Fprintf(&b, "This enforcer refused the last request %s ago.\n", a.Sending.Age)

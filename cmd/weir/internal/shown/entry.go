@@ -35,15 +35,34 @@ func (e *Entry) Target() string {
 func (e *Entry) RuleName() string { return output.Printable(e.Rule) }
 
 // UntilText describes the end as a part of a sentence.
-func (e *Entry) UntilText() string {
+func (e *Entry) UntilText() string { return e.UntilIn(Times{}) }
+
+// UntilIn is UntilText for a reader.
+func (e *Entry) UntilIn(t Times) string {
 	if e.Until == blocklist.Never {
 		return "until someone ends it"
 	}
-	return "until " + backtest.Instant(e.Until).String()
+	return "until " + t.Until(e.Until)
 }
 
 // WhyText describes the reason in a few words.
 func (e *Entry) WhyText() string {
+	if e.Mode == blocklist.Shadow {
+		return e.Reason() + " (shadow: not refused)"
+	}
+	return e.Reason()
+}
+
+// WhyIn is WhyText for a reader. At a terminal it begins with what is not refused.
+func (e *Entry) WhyIn(t Times) string {
+	if t.Local() && e.Mode == blocklist.Shadow {
+		return "would block: " + e.Reason()
+	}
+	return e.WhyText()
+}
+
+// Reason describes the reason without the mode.
+func (e *Entry) Reason() string {
 	text := ""
 	switch {
 	case e.Source == blocklist.Manual:
@@ -56,10 +75,6 @@ func (e *Entry) WhyText() string {
 	if e.Level > 1 {
 		text += fmt.Sprintf(", offence %d", e.Level)
 	}
-	if e.Mode == blocklist.Shadow {
-		text += " (shadow: not refused)"
-	}
-
 	return text
 }
 

@@ -46,6 +46,18 @@ func (m *Match) Covers(e *Entry) bool {
 	return m.overlaps(e.Fields["ip"])
 }
 
+// Overlaps reports whether an entry is of an address within the key, or of a prefix that contains it.
+func (m *Match) Overlaps(e *Entry) bool { return m.overlaps(e.Fields["ip"]) }
+
+// Within reports whether everyone that an entry refuses is within the key.
+func (m *Match) Within(e *Entry) bool {
+	if !m.prefix.IsValid() {
+		return m.scope != "" && e.Fields[m.scope] == m.value
+	}
+	ip := Prefix(e.Fields["ip"])
+	return ip.IsValid() && m.prefix.Bits() <= ip.Bits() && m.prefix.Overlaps(ip)
+}
+
 func (m *Match) overlaps(ip string) bool {
 	if !m.prefix.IsValid() || ip == "" {
 		return false
