@@ -17,6 +17,11 @@ func (r *reader) active(first place) error {
 	if err != nil {
 		return err
 	}
+	if r.query.Key != "" {
+		if found, err = r.ofKey(found); err != nil {
+			return err
+		}
+	}
 	slices.SortFunc(found, newestFirst)
 	for n, p := range found {
 		if len(r.found) == r.most || r.late() {
@@ -29,6 +34,28 @@ func (r *reader) active(first place) error {
 		r.last = p
 	}
 	return nil
+}
+
+// ofKey drops places that are in no list of the key. Where its lists are long, all stay, and are compared when they are
+// read.
+func (r *reader) ofKey(found []place) ([]place, error) {
+	lists, ok, err := r.listsOf(r.query.key())
+	if !ok || err != nil {
+		return found, err
+	}
+	places, err := newMerge(r.db, lists, place{at: r.query.At + 1})
+	if err != nil {
+		return nil, err
+	}
+	listed := map[place]bool{}
+	for places.next() && len(listed) <= fewEvents {
+		p, _, _ := places.at()
+		listed[p] = true
+	}
+	if len(listed) <= fewEvents {
+		found = slices.DeleteFunc(found, func(p place) bool { return !listed[p] })
+	}
+	return found, places.close()
 }
 
 func newestFirst(a, b place) int {

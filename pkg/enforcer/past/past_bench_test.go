@@ -14,11 +14,10 @@ import (
 
 // month makes events of thirty days in their order: most of 1.5 million addresses that are blocked by a rule, some of
 // users, and the manual entries of a few persons.
-func month(t testing.TB, events int, add func(*Event)) (began, ended int64) {
+func month(t testing.TB, events int, add func(*Event)) {
 	r := rand.New(rand.NewPCG(16, 30))
-	began = 1_700_000_000_000
 	step := (30 * 24 * time.Hour).Milliseconds() * 100 / int64(events)
-	now := began * 100
+	now := int64(1_700_000_000_000) * 100
 	rules := []string{"per-ip", "per-ip", "per-ip", "per-ip", "sign-in", "api", "search", "downloads"}
 	var last []blocklist.Entry
 	for n := range events {
@@ -56,7 +55,6 @@ func month(t testing.TB, events int, add func(*Event)) (began, ended int64) {
 			add(event(t, "blocked", at, e))
 		}
 	}
-	return began, now / 100
 }
 
 // BenchmarkQuestions asks each kind of question, for the first page and for one in the middle of the month. The index has
@@ -72,11 +70,10 @@ func BenchmarkQuestions(b *testing.B) {
 	}
 	_, f := opens(b, folder)
 	f.patience = patience
-	began, ended := int64(1_700_000_000_000), int64(1_700_000_000_000)+(30*24*time.Hour).Milliseconds()
 	if f.progress.Count == 0 {
 		at := time.Now()
 		var batch []*Event
-		began, ended = month(b, events, func(e *Event) {
+		month(b, events, func(e *Event) {
 			if batch = append(batch, e); len(batch) == batchEvents {
 				adds(b, f, batch...)
 				batch = batch[:0]
@@ -88,6 +85,15 @@ func BenchmarkQuestions(b *testing.B) {
 	if err := f.look(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+	newest, err := f.Search(b.Context(), Query{Limit: 1})
+	if err != nil {
+		b.Fatal(err)
+	}
+	last, err := ReadEvent(newest.Events[0])
+	if err != nil {
+		b.Fatal(err)
+	}
+	began, ended := f.oldest.Load(), last.At
 	b.Logf("%d events, %d MiB", f.progress.Count, f.bytes.Load()>>20)
 
 	middle := began + (ended-began)/2
