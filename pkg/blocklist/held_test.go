@@ -1,6 +1,25 @@
 package blocklist
 
-import "testing"
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// Many refs are sorted as few are.
+func TestSortRefs(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, n := range []int{0, 1, 100, 1 << 13, 50_000} {
+		refs := make([]ref, n)
+		for i := range refs {
+			refs[i] = ref(random.IntN(300)<<unitBits | random.IntN(1<<unitBits))
+		}
+		want := slices.Sorted(slices.Values(refs))
+		if sortRefs(refs, 300); !slices.Equal(refs, want) {
+			t.Errorf("%d refs are not in order", n)
+		}
+	}
+}
 
 // What is read from a held record without decoding it is what decoding it gives.
 func TestHeldIsReadWithoutDecoding(t *testing.T) {

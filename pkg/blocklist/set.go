@@ -117,14 +117,9 @@ func (s *Set) All(nowMilli int64) iter.Seq[*Entry] {
 	}
 }
 
-// Held yields all active entries and orders without decoding them, as they are when it begins, in no order.
+// Held yields all active entries and orders without decoding them, as they are when it begins.
 func (s *Set) Held(nowMilli int64) iter.Seq[Held] {
-	return func(yield func(Held) bool) {
-		s.freeze().eachByChunk(func(state *ruleState, p packed) bool {
-			h := Held{state, p}
-			return !h.inForce(nowMilli) || yield(h)
-		})
-	}
+	return func(yield func(Held) bool) { s.freeze().inForce(nowMilli, yield) }
 }
 
 // Orders yields all active orders.

@@ -269,7 +269,7 @@ func (t *table) freeze() frozen {
 
 // each yields the records in the order of memory: in the order of the slots each record would be a cache miss.
 func (f frozen) each(yield func(*ruleState, packed) bool) {
-	slices.Sort(f.refs)
+	sortRefs(f.refs, len(f.view.chunks))
 	for _, r := range f.refs {
 		p := f.view.at(r)
 		if !yield(f.view.rules[p.rule()], p) {
@@ -278,26 +278,30 @@ func (f frozen) each(yield func(*ruleState, packed) bool) {
 	}
 }
 
-// eachByChunk yields the records chunk by chunk, in no order within one. Chunks are small enough for the processor's
-// cache, and this takes a fraction of the time of sorting.
-func (f frozen) eachByChunk(yield func(*ruleState, packed) bool) {
-	ends := make([]int, len(f.view.chunks)+1)
-	for _, r := range f.refs {
-		ends[r.chunk()+1]++
+// sortRefs sorts refs by two passes of a radix sort, which takes a fraction of the time of comparing a million of them.
+func sortRefs(refs []ref, chunks int) {
+	const few = 1 << 13 // that cost less than the passes
+	if len(refs) < few {
+		slices.Sort(refs)
+		return
 	}
-	for i := range len(ends) - 1 {
-		ends[i+1] += ends[i]
-	}
+	spare := make([]ref, len(refs))
+	scatter(spare, refs, 1<<unitBits, func(r ref) int { return int(r & (1<<unitBits - 1)) })
+	scatter(refs, spare, chunks, ref.chunk)
+}
 
-	sorted := make([]ref, len(f.refs))
-	for _, r := range f.refs { // ends[chunk] is where the chunk's next record goes
-		sorted[ends[r.chunk()]] = r
-		ends[r.chunk()]++
+// scatter writes refs in the order of a digit, and keeps the order of those that share it.
+func scatter(to, from []ref, digits int, digit func(ref) int) {
+	next := make([]int, digits+1)
+	for _, r := range from {
+		next[digit(r)+1]++
 	}
-	for _, r := range sorted {
-		p := f.view.at(r)
-		if !yield(f.view.rules[p.rule()], p) {
-			return
-		}
+	for i := range digits {
+		next[i+1] += next[i]
+	}
+	for _, r := range from {
+		d := digit(r)
+		to[next[d]] = r
+		next[d]++
 	}
 }

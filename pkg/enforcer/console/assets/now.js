@@ -45,7 +45,7 @@ function show(entries) {
     }
     tr = document.querySelector("#row").content.firstElementChild.cloneNode(true);
     fill(tr, entry);
-    tr.classList.add("fresh");
+    if (entries.length <= 10) tr.classList.add("fresh"); // painting many that fade would cost more than all else
     byPlace.set(entry.place, tr);
     fresh.append(tr);
   }
