@@ -21,7 +21,7 @@ func TestSortRefs(t *testing.T) {
 	}
 }
 
-// What is read from a held record without decoding it is what decoding it gives.
+// The parts of a held record that are read without decoding it are those that decoding it gives.
 func TestHeldIsReadWithoutDecoding(t *testing.T) {
 	set := NewSet(Limits{})
 	entries := []*Entry{
