@@ -215,6 +215,8 @@ func (w *listWriter) row(e *shown.Entry) output.Row {
 	why := e.WhyIn(w.times)
 	held := w.held.of(e)
 	switch {
+	case e.Order == blocklist.OrderPardon:
+		color = output.Plain
 	case e.Mode == blocklist.Shadow:
 		color = output.Yellow
 	case held != "" && w.times.Local():

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
 	"weir/pkg/blocklist"
 )
@@ -75,8 +76,9 @@ func TestRowsOfEntriesThatRefuseNoOne(t *testing.T) {
 		"unblock": {unblock, "unblock\t203.0.113.9\t-\tby root: their backup", "unblock\t203.0.113.9\t-\tby root: their backup"},
 	} {
 		for want, times := range map[string]shown.Times{test.terminal: shown.LocalTimes(morning), test.piped: {}} {
-			if got := (&listWriter{held: h, times: times}).row(test.of).Cells; !strings.HasSuffix(got, want) {
-				t.Errorf("%s: %q, want %q", name, got, want)
+			row := (&listWriter{held: h, times: times}).row(test.of)
+			if !strings.HasSuffix(row.Cells, want) || row.Color == output.Green {
+				t.Errorf("%s: %q, want %q", name, row, want)
 			}
 		}
 	}
