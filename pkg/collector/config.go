@@ -12,6 +12,7 @@ import (
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/topics"
+	"weir/pkg/evidence"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -22,6 +23,7 @@ type Config struct {
 	Sources    []SourceConfig
 	Rules      *rule.Set
 	Client     *request.Client // nil: the client is the one that the log names
+	Evidence   *evidence.Ring  // of the last requests that counted; nil keeps none
 	Late       time.Duration   // how far a source may be ahead of the others when they are read from behind
 	Ahead      time.Duration   // how far ahead of our clock a request may be
 	Sink       pipeline.Sink

@@ -42,6 +42,7 @@ import (
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/past"
+	"weir/pkg/evidence"
 	"weir/pkg/inline"
 	"weir/pkg/inline/stored"
 	"weir/pkg/rule"
@@ -73,6 +74,9 @@ type Config struct {
 	Sinks                            *Sinks
 	EventsPartitions, HitsPartitions int
 	Follows                          string
+
+	// Evidence returns the last requests that counted for the entry with an id; nil when this enforcer keeps none.
+	Evidence func(id string) (*evidence.Record, bool)
 
 	// Keep returns when the active list is on the disk; nil when the list is not kept. Orders are answered after it.
 	Keep func() error

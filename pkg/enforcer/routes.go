@@ -59,6 +59,7 @@ func (e *Enforcer) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path, methods := range map[string]map[string]func(http.ResponseWriter, *http.Request) error{
 		"/v1/blocklist": {http.MethodGet: e.blocklist},
+		"/v1/evidence":  {http.MethodGet: e.evidence},
 		"/v1/find":      {http.MethodGet: e.find},
 		"/v1/events":    {http.MethodGet: e.events},
 		"/v1/blocks":    {http.MethodPost: e.blocks, http.MethodDelete: e.unblock},

@@ -22,6 +22,65 @@ func Sample(line string) string {
 	return cut(s.out.String(), sampleBytes-len("…")) + "…"
 }
 
+// Target is the path and the query of a request in the form of Sample, cut to about that many bytes. A path or query
+// may contain any character.
+func Target(path, query string, most int) string {
+	s := sampler{line: path}
+	for s.at < len(path) && s.out.Len() <= most {
+		s.step()
+	}
+
+	// The query is not part of a line, so no character of it ends a value except those between two parameters.
+	for i := 0; query != "" && s.out.Len() <= most; i++ {
+		end := strings.IndexAny(query, "&;")
+		parameter, rest := query, ""
+		separator := ""
+		if end >= 0 {
+			parameter, separator, rest = query[:end], query[end:end+1], query[end+1:]
+		}
+		if i == 0 {
+			s.out.WriteByte('?')
+		}
+		s.parameter(parameter)
+		s.out.WriteString(separator)
+		query = rest
+	}
+
+	if s.at == len(path) && query == "" && s.out.Len() <= most {
+		return s.out.String()
+	}
+	return cut(s.out.String(), most-len("…")) + "…"
+}
+
+// parameter writes the name of a parameter, and stars for its value.
+func (s *sampler) parameter(text string) {
+	name, value, has := strings.Cut(text, "=")
+	s.printable(name)
+	if has {
+		s.out.WriteByte('=')
+	}
+	if value != "" {
+		s.out.WriteString("***")
+	}
+}
+
+func (s *sampler) printable(text string) {
+	for len(text) > 0 {
+		char, size := utf8.DecodeRuneInString(text)
+		s.rune(char, text[:size])
+		text = text[size:]
+	}
+}
+
+// rune writes a character, or its bytes if it cannot be printed.
+func (s *sampler) rune(char rune, bytes string) {
+	if char == utf8.RuneError && len(bytes) == 1 || !unicode.IsPrint(char) {
+		s.hex(bytes)
+		return
+	}
+	s.out.WriteString(bytes)
+}
+
 type sampler struct {
 	line  string
 	at    int
@@ -32,13 +91,7 @@ type sampler struct {
 // step writes the text at s.at and moves past it.
 func (s *sampler) step() {
 	char, size := utf8.DecodeRuneInString(s.line[s.at:])
-	switch {
-	case char == utf8.RuneError && size == 1, !unicode.IsPrint(char):
-		s.hex(size)
-	default:
-		s.out.WriteString(s.line[s.at : s.at+size])
-	}
-
+	s.rune(char, s.line[s.at:s.at+size])
 	s.at += size
 	switch {
 	case char == '?':
@@ -82,9 +135,9 @@ func (s *sampler) mask(ends string) {
 	s.at += length
 }
 
-func (s *sampler) hex(size int) {
+func (s *sampler) hex(bytes string) {
 	const digits = "0123456789abcdef"
-	for _, b := range []byte(s.line[s.at : s.at+size]) {
+	for _, b := range []byte(bytes) {
 		s.out.WriteString(`\x`)
 		s.out.WriteByte(digits[b>>4])
 		s.out.WriteByte(digits[b&15])

@@ -82,6 +82,7 @@ type Rule struct {
 	Lease       time.Duration      // how long a limit at once counts a request that reports no end; 0 without such a limit
 	Try         []window.Algorithm // that judge the attempts of an inline rule too; they decide nothing
 	Queue       *inline.Queue      // of an inline rule; nil without one. Its bound is the last of Limits
+	Evidence    int                // how many of the last requests that counted are kept with an entry; it decides nothing
 
 	match, cost *expression // nil: every request, one hit
 	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs
@@ -110,7 +111,11 @@ const (
 	DefaultFor        = 10 * time.Minute
 	DefaultForget     = 24 * time.Hour
 	DefaultSubwindows = 10
+	DefaultEvidence   = 5
 )
+
+// MaxEvidence is how many requests are kept with an entry at most.
+const MaxEvidence = 20
 
 // MaxCost is the maximum cost of one request; a larger result of an expression counts as MaxCost.
 const MaxCost = 1_000_000_000

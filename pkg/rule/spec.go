@@ -37,6 +37,7 @@ type ruleSpec struct {
 	Lease       duration.Duration `yaml:"lease"`
 	Try         trySpec           `yaml:"try"`
 	Queue       queueSpec         `yaml:"queue"`
+	Evidence    evidenceSpec      `yaml:"evidence"`
 
 	place, tryPlace yamlfile.Fault
 }
@@ -53,7 +54,7 @@ type blockSpec struct {
 }
 
 func newRuleSpec() ruleSpec {
-	return ruleSpec{Block: blockSpec{For: duration.OrForever(DefaultFor), Forget: duration.Duration(DefaultForget)}}
+	return ruleSpec{Evidence: DefaultEvidence, Block: blockSpec{For: duration.OrForever(DefaultFor), Forget: duration.Duration(DefaultForget)}}
 }
 
 // FromYAML reads one rule.
@@ -115,7 +116,7 @@ func (r *ruleSpec) rule() *Rule {
 		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
 			After: r.Block.After, Within: time.Duration(r.Block.Within)},
-		Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
+		Evidence: int(r.Evidence), Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
 	}
 
 	for _, then := range r.Block.Then {

@@ -59,6 +59,20 @@ func (r *rememberSpec) FromYAML(v yamlfile.Value) {
 	r.Hits = hits
 }
 
+// An evidenceSpec is how many requests are kept with an entry.
+type evidenceSpec int
+
+// FromYAML reads a number of requests.
+func (e *evidenceSpec) FromYAML(v yamlfile.Value) {
+	text, _ := v.Scalar()
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 || n > MaxEvidence {
+		v.Faultf(fmt.Sprintf("write a number from 0 to %d", MaxEvidence), "%q is no number of requests to keep with an entry", text)
+		return
+	}
+	*e = evidenceSpec(n)
+}
+
 type thenSpec []duration.OrForever
 
 // FromYAML reads a duration or a list of them.

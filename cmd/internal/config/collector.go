@@ -9,6 +9,7 @@ import (
 	"weir/internal/duration"
 	"weir/internal/network"
 	"weir/internal/yamlfile"
+	"weir/pkg/evidence"
 )
 
 // Collector configures the sources of requests.
@@ -23,6 +24,9 @@ type Collector struct {
 	// Batch is how long a line that was just written may wait for others, so that all of them are synced and sent
 	// together; 0 sends each at once. Default: 20ms.
 	Batch duration.Duration `yaml:"batch"`
+	// Evidence is how much memory keeps the last requests that counted, for the rules' evidence: 64KiB or more, or 0 for
+	// none. Default: 16MiB.
+	Evidence Size `yaml:"evidence"`
 	// Sources are all read at the same time. Default: none.
 	Sources []Source `yaml:"sources"`
 }
@@ -34,6 +38,9 @@ const longestBatch = time.Second
 func (c *Collector) Validate(v yamlfile.Value) {
 	if time.Duration(c.Batch) > longestBatch {
 		v.Key("batch").Faultf("write 1s or less; 20ms is usual", "a batch of %s is too long", v.Key("batch").Text())
+	}
+	if place := v.Key("evidence"); !place.Faulty() && c.Evidence > 0 && c.Evidence < evidence.MinRing {
+		place.Faultf("write 64KiB or more, or 0 for none", "%s keeps too few requests", c.Evidence)
 	}
 	guard(v.Key("listen"), c.Listen, keysOrLoopback, c.Keys != "" || c.TLS.Clients != "")
 }

@@ -75,9 +75,10 @@ func Default() *Config {
 			Hits:    Topic{Partitions: 16, Retention: hours(48)},
 			Events:  Topic{Partitions: 4, Retention: hours(30 * 24)},
 
+			Evidence: Topic{Partitions: 4, Retention: hours(7 * 24)},
 			Attempts: Topic{Partitions: 4, Retention: hours(24)},
 		},
-		Collector:  Collector{Listen: "127.0.0.1:7401", Batch: duration.Duration(20 * time.Millisecond)},
+		Collector:  Collector{Listen: "127.0.0.1:7401", Batch: duration.Duration(20 * time.Millisecond), Evidence: 16 << 20},
 		Aggregator: Aggregator{Listen: "127.0.0.1:7411", HotKeys: 1_000_000},
 		Enforcer: Enforcer{
 			Listen:       "127.0.0.1:7421",
@@ -88,6 +89,7 @@ func Default() *Config {
 			Refuse:       429,
 			LimitHeaders: "both",
 			Events:       10_000_000,
+			Evidence:     32 << 20,
 			NFTables:     NFTables{AtExit: "keep"},
 			HAProxy:      HAProxy{Value: "until"},
 		},

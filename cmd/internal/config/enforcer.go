@@ -66,6 +66,9 @@ type Enforcer struct {
 	// Fields map fields of rules to the headers that edges set themselves: {user: X-User}. Other further fields come from
 	// the header of the same name. Default: none, and users are not known.
 	Fields map[string]string `yaml:"fields"`
+	// Evidence is how much memory keeps the last requests that counted for entries; the oldest entries lose theirs first.
+	// 0 keeps none. Default: 32MiB.
+	Evidence Size `yaml:"evidence"`
 	// LimitHeaders are the headers, besides Retry-After, that describe the broken limit to a refused client: draft
 	// (RateLimit and RateLimit-Policy), legacy (X-RateLimit-…), both, or none. Default: both.
 	LimitHeaders LimitHeaders `yaml:"limit_headers"`

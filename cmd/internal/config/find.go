@@ -179,6 +179,7 @@ func Keys() []string {
 		{"kafka.hits.", Topic{}},
 		{"kafka.blocklist.", BlocklistTopic{}},
 		{"kafka.events.", Topic{}},
+		{"kafka.evidence.", Topic{}},
 		{"kafka.attempts.", Topic{}},
 		{"store.", Store{}},
 		{"collector.", Collector{}},

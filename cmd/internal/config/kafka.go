@@ -43,6 +43,8 @@ type Kafka struct {
 	// Events is the topic of every change of the list, never compacted. Default: 4 partitions, without
 	// brokers 1; 30d.
 	Events Topic `yaml:"events"`
+	// Evidence is the topic of the last requests that counted for entries. Default: 4 partitions, without brokers 1; 7d.
+	Evidence Topic `yaml:"evidence"`
 	// Attempts is the topic of attempts at inline rules, if inline.history keeps them. Default: 4 partitions, without
 	// brokers 1; inline.history.
 	Attempts Topic `yaml:"attempts"`
@@ -78,6 +80,9 @@ func (k *Kafka) fewerInProcess(v yamlfile.Value) {
 	}
 	if !v.Key("events").Has("partitions") {
 		k.Events.Partitions = 1
+	}
+	if !v.Key("evidence").Has("partitions") {
+		k.Evidence.Partitions = 1
 	}
 	if !v.Key("attempts").Has("partitions") {
 		k.Attempts.Partitions = 1

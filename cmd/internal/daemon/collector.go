@@ -65,6 +65,7 @@ type RunningCollector struct {
 	senders   map[string]*listeners.Senders // of syslog sources, by name
 	closeAlso func()
 	folder    *keptFile // of the collector
+	proving   proving
 }
 
 // OpenCollector makes the collector that the configuration describes. It sends hits with the given client.
@@ -91,6 +92,10 @@ func OpenCollector(ctx context.Context, p *Process, client topic.Log) (*RunningC
 	p.queue("hits", queueBytes, func() float64 { return float64(r.producer.Held()) })
 	settings, err := r.settings(p)
 	if err == nil {
+		err = r.proving.openRing(p)
+	}
+	if err == nil {
+		settings.Evidence = r.proving.ring
 		r.Collector, err = collector.Open(settings)
 	}
 
@@ -100,6 +105,7 @@ func OpenCollector(ctx context.Context, p *Process, client topic.Log) (*RunningC
 		return nil, err
 	}
 
+	r.proving.openWitness(p, r.Collector.Status().Collector)
 	const remedy = "stop the collector, put the folder back (or accept that files begin at their start setting), and start it again"
 	r.folder = p.keeps(false, remedy, settings.Folder, "lock")
 	return r, nil
@@ -256,6 +262,7 @@ func (r *RunningCollector) Reload(c *config.Config) error {
 		}
 	}
 
+	r.proving.rules.Store(c.RuleSet)
 	r.Collector.Reload(c.RuleSet, trusted)
 	return nil
 }
@@ -291,6 +298,7 @@ func (r *RunningCollector) closeRest() {
 	for _, client := range r.clients {
 		client.Close()
 	}
+	r.proving.close()
 	r.closeAlso()
 }
 

@@ -23,6 +23,7 @@ import (
 	"weir/pkg/enforcer/outright"
 	"weir/pkg/enforcer/past"
 	"weir/pkg/enforcer/plain"
+	"weir/pkg/enforcer/proof"
 	"weir/pkg/inline"
 	"weir/pkg/notify"
 )
@@ -62,6 +63,9 @@ func (p *Process) enforcerClient() (topic.Log, error) {
 	if c.KeepsAttempts() {
 		names = append(names, AttemptsTopic(c).Name)
 	}
+	if c.Enforcer.Evidence > 0 {
+		names = append(names, EvidenceTopic(c).Name)
+	}
 	return p.openLog(names...)
 }
 
@@ -80,9 +84,10 @@ type RunningEnforcer struct {
 	grpc      *envoy.Server // nil without enforcer.grpc
 	producers []topic.Appender
 	closeAlso func()
-	inline    io.Closer // nil without a store that others share
 	keys      *keys.File
 	notifier  *notify.Notifier // nil when no one is notified
+	inline    io.Closer        // nil without a store that others share
+	proofs    *proof.Store     // nil without evidence
 }
 
 // OpenEnforcer makes the enforcer that the configuration describes. It does not wait for Kafka: until Kafka answers the
@@ -99,6 +104,9 @@ func OpenEnforcer(ctx context.Context, p *Process, client topic.Log) (*RunningEn
 
 	r.events = r.openEvents()
 	settings, err := r.settings(ctx)
+	if r.proofs = r.openProofs(); r.proofs != nil {
+		settings.Evidence = r.proofs.Of
+	}
 	if err == nil {
 		r.Enforcer, err = enforcer.Open(settings)
 	}

@@ -39,6 +39,9 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	if r.events != nil {
 		running.Go(func() { r.events.Run(ctx) }) // it can be asked before the topics are there
 	}
+	if r.proofs != nil {
+		running.Go(func() { r.proofs.Run(ctx) })
+	}
 	fail(r.follow)
 	fail(r.topics)
 	running.Go(func() { r.becomeReady(ctx) })

@@ -20,6 +20,7 @@ const (
 	Blocklist = "blocklist"
 	Events    = "events"
 	Attempts  = "attempts"
+	Evidence  = "evidence"
 )
 
 // KafkaConfig makes the settings for a client of these topics, or of all when none is named.
@@ -90,6 +91,14 @@ func AttemptsTopic(c *config.Config) topic.Topic {
 	return topic.Topic{
 		Name: c.Kafka.Prefix + Attempts, Partitions: c.Kafka.Attempts.Partitions, Replication: c.Kafka.Attempts.Replication,
 		Settings: deleteAfter(time.Duration(c.Kafka.Attempts.Retention)),
+	}
+}
+
+// EvidenceTopic returns the required settings of weir.evidence.
+func EvidenceTopic(c *config.Config) topic.Topic {
+	return topic.Topic{
+		Name: c.Kafka.Prefix + Evidence, Partitions: c.Kafka.Evidence.Partitions, Replication: c.Kafka.Evidence.Replication,
+		Settings: deleteAfter(time.Duration(c.Kafka.Evidence.Retention)),
 	}
 }
 

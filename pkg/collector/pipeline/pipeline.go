@@ -21,6 +21,7 @@ import (
 	"weir/internal/topic"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/pace"
+	"weir/pkg/evidence"
 	"weir/pkg/hit"
 	"weir/pkg/request"
 	"weir/pkg/rule"
@@ -39,6 +40,7 @@ type Config struct {
 	Batch      time.Duration    // how long a live record may wait for others, so that they are sent together; 0 is not at all
 	Pace       *pace.Group      // of the logs
 	Now        func() time.Time // the clock
+	Evidence   *evidence.Ring   // of the last requests that counted; nil keeps none
 
 	RestartAfter time.Duration // a panic; 0 is 10 s
 	PartsBytes   int64         // of the lines in parts (docker, cri) of all streams, besides 128 KiB each; 0 is 64 MiB
@@ -132,7 +134,7 @@ func (p *Pipeline) rulingOf(fingerprint string) *ruling {
 		return now
 	}
 	if set := p.kept.find(fingerprint); set != nil {
-		return newRuling(set, now.client)
+		return newRuling(set, now.client, p.config.Evidence)
 	}
 	return nil
 }
@@ -142,7 +144,7 @@ func (p *Pipeline) SetRules(set *rule.Set, client *request.Client) {
 	if err := p.kept.keep(set); err != nil {
 		p.config.Logger.Warn("the rules could not be stored: batches that have to be made again by them may differ", "error", err)
 	}
-	p.ruling.Store(newRuling(set, client))
+	p.ruling.Store(newRuling(set, client, p.config.Evidence))
 }
 
 // DrainPatience is how long a source waits at its end for Kafka to acknowledge the hits that it has sent.

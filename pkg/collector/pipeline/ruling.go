@@ -1,6 +1,9 @@
 package pipeline
 
 import (
+	"slices"
+
+	"weir/pkg/evidence"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -14,12 +17,38 @@ type ruling struct {
 	reads       []string // fields of requests; nil is all
 	asks        []rule.Asked
 	fingerprint string
+	evidence    []uint64 // by rule: its number in the ring, 0 for rules without evidence; nil when no rule has any
+	reaches     []string // as reads, with the fields that evidence shows
 }
 
-func newRuling(set *rule.Set, client *request.Client) *ruling {
+// shownFields are those that evidence shows, besides those that every parser fills.
+var shownFields = []string{"method", "host", "path", "query", "agent"}
+
+func newRuling(set *rule.Set, client *request.Client, ring *evidence.Ring) *ruling {
 	r := &ruling{set: set, client: client, fingerprint: set.Fingerprint(), reads: set.Reads(), asks: set.Asks()}
 	for _, one := range set.Rules {
 		r.names = append(r.names, one.Name)
 	}
+	r.keepEvidence(ring)
 	return r
+}
+
+// keepEvidence notes which rules have evidence.
+func (r *ruling) keepEvidence(ring *evidence.Ring) {
+	if ring == nil || !slices.ContainsFunc(r.set.Rules, keepsEvidence) {
+		return
+	}
+	r.evidence = make([]uint64, len(r.names))
+	for i, one := range r.set.Rules {
+		if keepsEvidence(one) {
+			r.evidence[i] = ring.Rule(one.Name)
+		}
+	}
+	if r.reads != nil { // nil is all fields
+		r.reaches = slices.Concat(r.reads, shownFields)
+	}
+}
+
+func keepsEvidence(r *rule.Rule) bool {
+	return r.Evidence > 0 && (r.CountsLog() || r.CountsRefusals())
 }

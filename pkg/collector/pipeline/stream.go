@@ -73,6 +73,7 @@ type Stream struct {
 	writers   []*hit.Writer // of the open cut, by partition; nil for those without a hit
 	used      []int         // partitions, in the order of their first hit
 	hits      int
+	copier    copier // for evidence
 
 	record string
 	err    error

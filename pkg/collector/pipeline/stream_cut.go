@@ -39,6 +39,9 @@ func (s *Stream) ensure(ctx context.Context) error {
 	if next != s.ruling {
 		s.judgeBy(next)
 	}
+	if !s.midway && s.copier.begin(next, s.open.Clock) {
+		s.want()
+	}
 	s.open.Fingerprint = next.fingerprint
 	return nil
 }
@@ -170,6 +173,7 @@ func (s *Stream) endCut() {
 		s.addBatch(partition, false)
 	}
 	s.release()
+	s.copier.end(c)
 	c.left.Store(int32(len(c.Batches)))
 	if s.beat != nil && len(c.Batches) > 0 {
 		s.beaten = s.beat.period(s.in.Now())
@@ -386,7 +390,11 @@ func (s *Stream) judgeBy(r *ruling) {
 
 // want sets the fields that the decoder reads.
 func (s *Stream) want() {
-	if s.decoder != nil && s.ruling != nil {
+	switch {
+	case s.decoder == nil || s.ruling == nil:
+	case s.copier.on:
+		s.decoder.Want(s.ruling.reaches)
+	default:
 		s.decoder.Want(s.ruling.reads)
 	}
 }

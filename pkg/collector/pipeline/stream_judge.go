@@ -35,7 +35,7 @@ func (s *Stream) judgeRequest(ctx context.Context, r *request.Request, err error
 	}
 
 	for i := range hits {
-		s.hit(&hits[i], r.UnixMilli)
+		s.hit(&hits[i], r)
 	}
 }
 
@@ -109,7 +109,7 @@ func (s *Stream) whyNone() Reason {
 }
 
 // hit adds a hit to the batch of its partition.
-func (s *Stream) hit(h *rule.Hit, at int64) {
+func (s *Stream) hit(h *rule.Hit, r *request.Request) {
 	partition := hit.Partition(s.ruling.names[h.Rule], h.Key, len(s.writers))
 	w := s.writers[partition]
 	if w == nil {
@@ -119,12 +119,15 @@ func (s *Stream) hit(h *rule.Hit, at int64) {
 		s.used = append(s.used, partition)
 	}
 
-	if !w.Add(h.Rule, h.Key, at, h.Cost) {
+	if !w.Add(h.Rule, h.Key, r.UnixMilli, h.Cost) {
 		s.addBatch(partition, true)
 		w.Reset(s.ruling.names)
-		w.Add(h.Rule, h.Key, at, h.Cost)
+		w.Add(h.Rule, h.Key, r.UnixMilli, h.Cost)
 	}
 
+	if s.copier.on {
+		s.copier.add(s.ruling.evidence[h.Rule], h, r)
+	}
 	s.hits++
 	s.noHitYet = false
 	s.full = s.full || w.Size() > cutBytes

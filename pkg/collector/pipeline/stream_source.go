@@ -20,6 +20,7 @@ func (in *Intake) NewStream(config StreamConfig) *Stream {
 		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
 		watch: watch{logger: in.logger, log: config.Log, warned: &in.warned},
 	}
+	s.copier.ring = in.pipeline.config.Evidence
 	if in.pipeline.beat.every > 0 && !config.AtOnce {
 		s.beat = &in.pipeline.beat
 	}

@@ -37,7 +37,7 @@ func newExplain() *cobra.Command {
 		Use:   "explain [flags] KEY",
 		Short: "Show the counts of a key under each limit, and its entries on the list",
 		Long: `Explain asks the aggregators for the counts of a key under each limit, and when each count clears if no more hits come.
-It asks an enforcer for the entries on the list that apply to the key, and for the counts of inline rules. If attempts at inline rules are kept, it shows the last five of the last 15 minutes. A key is an address (counted as the prefix that a
+It asks an enforcer for the entries on the list that apply to the key, with the last requests that counted for them, and for the counts of inline rules. If attempts at inline rules are kept, it shows the last five of the last 15 minutes. A key is an address (counted as the prefix that a
 rule makes of it), a field with its value (user:alice), or a key as the list shows it (alice /login).
 
 The rules are those of the configuration here, or the one that --rule names. Without a configuration they are those of a
@@ -62,6 +62,8 @@ type explanation struct {
 	Next    string         `json:"next,omitempty"` // not empty when /v1/find has more entries
 	Sending *shown.Sending `json:"sending,omitempty"`
 	Counted []*countedKey  `json:"counted"`
+
+	Evidence []*shown.Evidence `json:"evidence,omitempty"` // the last requests that counted for entries
 
 	Attempts []json.RawMessage `json:"attempts,omitempty"` // the last ones at inline rules, newest first
 	tries    []try
@@ -187,7 +189,10 @@ func (e *explainCommand) askEnforcer(c *cobra.Command, key string, inline []rule
 			known.Counted = append(known.Counted, counted)
 		}
 	}
-	return enforcer.Find(c.Context(), key, e.rule, "", known)
+	if err := enforcer.Find(c.Context(), key, e.rule, "", known); err != nil {
+		return err
+	}
+	return known.findEvidence(c.Context(), enforcer)
 }
 
 // lately is how far back explain looks for attempts.
@@ -244,6 +249,9 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 		fmt.Fprintf(&b, "That enforcer refused the last request %s ago.\n", x.Sending.Age)
 	}
 
+	for _, proof := range x.Evidence {
+		proof.Text(&b)
+	}
 	for _, counted := range x.Counted {
 		counted.text(&b, x.Entries, times)
 	}

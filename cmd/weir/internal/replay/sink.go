@@ -78,5 +78,5 @@ func requestsURL(to string) (string, error) {
 // ownTopic reports whether a topic is one that the parts write to.
 func ownTopic(settings *config.Config, topic string) bool {
 	own, prefixed := strings.CutPrefix(topic, settings.Kafka.Prefix)
-	return prefixed && slices.Contains([]string{daemon.Hits, daemon.Blocklist, daemon.Events, daemon.Attempts}, own)
+	return prefixed && slices.Contains([]string{daemon.Hits, daemon.Blocklist, daemon.Events, daemon.Attempts, daemon.Evidence}, own)
 }

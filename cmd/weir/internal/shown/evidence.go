@@ -1,0 +1,47 @@
+package shown
+
+import (
+	"fmt"
+	"strings"
+
+	"weir/cmd/weir/internal/output"
+	"weir/pkg/backtest"
+	"weir/pkg/evidence"
+)
+
+// Evidence is the last requests that counted for an entry, as an enforcer returns them.
+type Evidence struct {
+	ID       string             `json:"id"`
+	Rule     string             `json:"rule"`
+	Key      string             `json:"key"`
+	Requests []evidence.Request `json:"requests"` // newest first
+	Kept     int                `json:"kept"`
+	Counted  int64              `json:"counted"`
+}
+
+// Text writes the requests for people.
+func (e *Evidence) Text(b *strings.Builder) {
+	if len(e.Requests) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "The last requests that counted for %s %s, newest first (%d kept, %s counted):\n", output.Printable(e.Rule), output.Printable(e.Key),
+		len(e.Requests), output.Counted(int(e.Counted), "hit"))
+	var rows []string
+	for i := range e.Requests {
+		rows = append(rows, "    "+requestText(&e.Requests[i]))
+	}
+	output.Table(b, rows)
+}
+
+// requestText is a request as the cells of a table.
+func requestText(r *evidence.Request) string {
+	status := "-"
+	if r.Status != 0 {
+		status = fmt.Sprint(r.Status)
+	}
+	cells := []string{backtest.Instant(r.Time.UnixMilli()).String(), r.Client, status, strings.TrimSpace(r.Method + " " + r.Host + r.Path), r.Agent}
+	for i := range cells {
+		cells[i] = output.Printable(cells[i])
+	}
+	return strings.Join(cells, "\t")
+}
