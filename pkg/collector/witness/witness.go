@@ -75,7 +75,7 @@ func New(config Config) *Witness {
 func (w *Witness) Run(ctx context.Context) {
 	var spans []topic.Span
 	if !w.insist(ctx, "evidence", func() error { return w.config.Log.EnsureTopics(ctx, w.config.Evidence) }) ||
-		!w.insist(ctx, "events", func() (err error) { spans, err = w.config.Log.Offsets(ctx, w.config.Events); return err }) {
+		!w.insist(ctx, whatEvents, func() (err error) { spans, err = w.config.Log.Offsets(ctx, w.config.Events); return err }) {
 		return
 	}
 	to := w.config.Log.Appender(topic.AppenderConfig{Topic: w.config.Evidence.Name, Partitions: w.config.Evidence.Partitions, QueueBytes: QueueBytes})
@@ -99,6 +99,8 @@ const again = 1000
 // closePatience is how long the last records may take to be written.
 const closePatience = time.Second
 
+const whatEvents = "events"
+
 // insist calls something until it succeeds; false means that the context ended before.
 func (w *Witness) insist(ctx context.Context, what string, call func() error) bool {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 10*time.Second) {
@@ -110,7 +112,7 @@ func (w *Witness) insist(ctx context.Context, what string, call func() error) bo
 		if ctx.Err() != nil {
 			return false
 		}
-		if !errors.Is(err, topic.ErrNoTopic) { // aggregators and enforcers make it
+		if what != whatEvents || !errors.Is(err, topic.ErrNoTopic) { // aggregators and enforcers make that topic
 			w.failed(what, err)
 		}
 		sleep.For(ctx, pause)

@@ -69,6 +69,9 @@ func (l *liveCheck) cluster(ctx context.Context, client topic.Log) bool {
 func (l *liveCheck) topics(ctx context.Context, client topic.Log) {
 	c := l.settings
 	topics := []topic.Topic{daemon.HitsTopic(c), daemon.BlocklistTopic(c), daemon.EventsTopic(c)}
+	if c.Collector.Evidence > 0 {
+		topics = append(topics, daemon.EvidenceTopic(c))
+	}
 	if c.KeepsAttempts() {
 		topics = append(topics, daemon.AttemptsTopic(c))
 	}

@@ -63,16 +63,17 @@ func TestLiveTopics(t *testing.T) {
 		"kafka true no kafka.brokers; a process runs on Weir's own topics in "+folder+"/store",
 		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=172800000",
 		"topic weir.blocklist true 1 partition, cleanup.policy=compact",
-		"topic weir.events true does not exist; the first part that needs it creates it, with 4 partitions")
+		"topic weir.events true does not exist; the first part that needs it creates it, with 4 partitions",
+		"topic weir.evidence true does not exist")
 	wantAsked(t, settingsWith(t, "data: "+folder+"\nkafka: {create: false, hits: {partitions: 8}, events: {partitions: 4}}"), "data", "store", "kafka true",
 		"topic weir.hits false topic weir.hits has 16 partitions and not 8", "topic weir.blocklist true",
-		"topic weir.events true does not exist")
+		"topic weir.events true does not exist", "topic weir.evidence true does not exist")
 	wantAsked(t, settingsWith(t, "data: "+folder+"\nkafka: {hits: {partitions: 16, retention: 50h}}"), "data", "store", "kafka true",
-		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=180000000", "", "")
+		"topic weir.hits true 16 partitions, cleanup.policy=delete, retention.ms=180000000", "", "", "")
 
 	weekly := settingsWith(t, "data: "+folder+fixed)
 	weekly.RuleSet.Rules[0].Limits[0].Per, weekly.RuleSet.Rules[0].Limits[0].Text = 7*24*time.Hour, "10/w"
-	wantAsked(t, weekly, "data", "store", "kafka true", "topic weir.hits false keeps hits for 2d, and rule per-ip has the limit 10/w", "", "")
+	wantAsked(t, weekly, "data", "store", "kafka true", "topic weir.hits false keeps hits for 2d, and rule per-ip has the limit 10/w", "", "", "")
 }
 
 // A topic whose max.message.bytes is low delays the batches that are larger.
@@ -102,6 +103,7 @@ func TestLiveSourceTopics(t *testing.T) {
 	text := fmt.Sprintf("data: %s\nkafka: {brokers: [%q]}\ncollector: {sources: [{kafka: [logs, others]}]}", t.TempDir(), broker.Address())
 	wantAsked(t, settingsWith(t, text), "data true", "store true", "kafka true "+broker.Address()+": 1 broker",
 		"topic weir.hits true does not exist", "topic weir.blocklist true does not exist", "topic weir.events true does not exist",
+		"topic weir.evidence true does not exist",
 		"source kafka-1 true topic logs: 3 partitions, 0 records",
 		"source kafka-1 false topic others")
 
@@ -112,7 +114,7 @@ func TestLiveSourceTopics(t *testing.T) {
 	differs := fmt.Sprintf("data: %s\nkafka: {brokers: [%q], create: false, hits: {retention: 50h}}", t.TempDir(), broker.Address())
 	wantAsked(t, settingsWith(t, differs), "data", "store", "kafka true",
 		"topic weir.hits false keeps records for 2d, and parts go by 2d2h: set retention.ms=180000000",
-		"topic weir.blocklist false topic weir.blocklist does not exist; make it: kafka-topics.sh", "topic weir.events false")
+		"topic weir.blocklist false topic weir.blocklist does not exist; make it: kafka-topics.sh", "topic weir.events false", "topic weir.evidence false")
 }
 
 // When Kafka does not answer, its topics are not checked.

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/cmd/internal/exit"
+	"weir/pkg/evidence"
+	"weir/test/locked"
+)
+
+// Someone who is blocked is shown with the requests that counted, by weir explain and over HTTP, without the secrets in
+// them. After a kill, blocks and counts are as without evidence, and the evidence is still there.
+func TestARunShowsWhy(t *testing.T) {
+	folder, enforcer := attemptsIn(t, "[{name: sign-in, match: status == 401, key: ip, limits: [3/min], evidence: 3, block: {for: 1h}}]", "")
+	config, log := filepath.Join(folder, "weir.yaml"), filepath.Join(folder, "access.log")
+	visit := func(client string, requests int) {
+		t.Helper()
+		f, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		at := time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700")
+		for n := range requests {
+			fmt.Fprintf(f, "%s - - [%s] \"POST /login/%d?password=secret%d HTTP/1.1\" 401 2 \"-\" \"<script>\\x1b\\xe2\\x80\\xae\"\n", client, at, n, n)
+		}
+	}
+	visit("203.0.113.1", 1)
+	p := start(t, "run", "--config", config)
+	awaitAnswer(t, p, enforcer, "203.0.113.1", http.StatusOK)
+	visit("203.0.113.9", 4)
+	awaitAnswer(t, p, enforcer, "203.0.113.9", http.StatusTooManyRequests)
+	shows := func(client string) (requests []evidence.Request) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); len(requests) == 0 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			var known struct {
+				Evidence []struct{ Requests []evidence.Request }
+			}
+			if err := json.Unmarshal(outputOf(t, "explain", client, "--json", "--config", config), &known); err != nil {
+				t.Fatal(err)
+			}
+			for _, one := range known.Evidence {
+				requests = append(requests, one.Requests...)
+			}
+		}
+		return requests
+	}
+
+	got := shows("203.0.113.9")
+	if len(got) != 3 || got[0].Client != "203.0.113.9" || got[0].Method != http.MethodPost || got[0].Status != 401 || got[0].Agent != `<script>\x1b\xe2\x80\xae` {
+		t.Errorf("the evidence is %+v", got)
+	}
+	for _, one := range got {
+		if !strings.HasPrefix(one.Path, "/login/") || !strings.HasSuffix(one.Path, "?password=***") {
+			t.Errorf("the path is %s", one.Path)
+		}
+	}
+	runs(t, exit.Done, "The last requests that counted for sign-in 203.0.113.9, newest first (3 kept, 4 hits counted):\n", "explain", "203.0.113.9", "--config", config)
+
+	if err := p.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = p.Wait()
+	p = start(t, "run", "--config", config)
+	awaitAnswer(t, p, enforcer, "203.0.113.9", http.StatusTooManyRequests)
+	if again := shows("203.0.113.9"); fmt.Sprint(again) != fmt.Sprint(got) {
+		t.Errorf("after a kill the evidence is %+v", again)
+	}
+	awaitAnswer(t, p, enforcer, "203.0.113.1", http.StatusOK)
+	visit("203.0.113.1", 2) // with the one before the kill: three, which is the limit
+	visit("203.0.113.2", 4)
+	awaitAnswer(t, p, enforcer, "203.0.113.2", http.StatusTooManyRequests)
+	if code := answers(enforcer, "203.0.113.1"); code != http.StatusOK {
+		t.Errorf("203.0.113.1 gets %d", code)
+	}
+	if got := shows("203.0.113.2"); len(got) != 3 {
+		t.Errorf("the evidence is %+v", got)
+	}
+}
+
+func outputOf(t *testing.T, args ...string) []byte {
+	t.Helper()
+	var stdout, stderr locked.Buffer
+	if code := run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &stderr); code != int(exit.Done) {
+		t.Fatalf("exit code %d: %s", code, stderr.String())
+	}
+	return []byte(stdout.String())
+}
