@@ -58,7 +58,7 @@ func (e *Enforcer) Admit(r *http.Request, want keys.Role) (by string, err error)
 	return "", problemf(http.StatusUnauthorized, "orders are given with a key of the role write, and this enforcer has no file of keys: set enforcer.keys, or use its socket")
 }
 
-// A loggedIn is a caller who has shown a key before.
+// A loggedIn is a caller with a key that was shown before.
 type loggedIn struct {
 	name string
 	role keys.Role
@@ -66,7 +66,7 @@ type loggedIn struct {
 
 type loggedInKey struct{}
 
-// As returns a context for requests in the process of a caller who has logged in at a page. They need no key.
+// As returns a context for requests in the process of a caller that logged in at a page. They need no key.
 func As(ctx context.Context, name string, role keys.Role) context.Context {
 	return context.WithValue(ctx, loggedInKey{}, loggedIn{name, role})
 }

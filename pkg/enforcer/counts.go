@@ -132,7 +132,7 @@ func (e *Enforcer) top(w http.ResponseWriter, r *http.Request) error {
 }
 
 const (
-	// partialField marks an answer of which the store has more than could be looked at.
+	// partialField marks an answer from a store that has more than could be looked at.
 	partialField = "Weir-Partial"
 	// topPatience is how long a store is asked for its keys.
 	topPatience = 2 * time.Second

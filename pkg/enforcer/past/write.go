@@ -36,7 +36,7 @@ var (
 // layout is the version of what the package comment describes.
 const layout = "1"
 
-// maxKinds bounds the kinds that are told apart. Events of further ones have the kind 0 and are read to be compared.
+// maxKinds bounds the kinds that are distinguished. Events of further ones have the kind 0 and are read to be compared.
 const maxKinds = 1 << 16
 
 // kinds are the kinds of all events, by their numbers from 1 on. They are never changed, only replaced.
@@ -110,7 +110,7 @@ func clearAll(db *pebble.DB) error {
 	return errors.Join(b.DeleteRange([]byte{0}, []byte{0xff}, nil), b.Set(layoutKey, []byte(layout), nil), b.Commit(pebble.Sync))
 }
 
-// A writer adds events to one batch. What it has added is found by it before the batch is committed.
+// A writer adds events to one batch. It finds added events before the batch is committed.
 type writer struct {
 	db    *pebble.DB
 	batch *pebble.Batch

@@ -181,7 +181,7 @@ func TestTablesWithoutHistory(t *testing.T) {
 	}
 }
 
-// Tables of which some are gone, or were never made, are made again, also by hand.
+// Missing tables, and those that were never made, are made again, also by hand.
 func TestSomeTables(t *testing.T) {
 	s := sqlserver.MariaDB(t)
 	row := []stored.Attempt{{ID: inline.ID{1}, Rule: "quota", Key: "a", At: 1_795_000_000_000, Cost: 1, Verdict: "refused"}}

@@ -23,7 +23,7 @@ func Needed(history time.Duration) int {
 // Migrations are the SQL that brings tables from each version to the next. Version 0 is that of no tables.
 type Migrations []string
 
-// Version is the version of tables of which some may be gone: the last one that lacks nothing. The tables record theirs.
+// Version is the version of tables when some of them may be missing: the last one that lacks nothing. The tables record theirs.
 func (m Migrations) Version(recorded int, cells, history bool) int {
 	switch {
 	case recorded > len(m):

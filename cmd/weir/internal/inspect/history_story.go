@@ -33,7 +33,7 @@ type story struct {
 	mu     sync.Mutex
 	events []*past.Event
 	left   int  // events left out, because there are too many
-	more   bool // there are others, nobody has counted how many
+	more   bool // there are others, and their number is not known
 }
 
 // read adds an event of the topic if it is asked for.
