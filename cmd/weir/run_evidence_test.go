@@ -43,7 +43,12 @@ func TestARunShowsWhy(t *testing.T) {
 			var known struct {
 				Evidence []struct{ Requests []evidence.Request }
 			}
-			if err := json.Unmarshal(outputOf(t, "explain", client, "--json", "--config", config), &known); err != nil {
+			var stdout, stderr locked.Buffer
+			arguments := []string{"weir", "explain", client, "--json", "--config", config}
+			if run(arguments, strings.NewReader(""), &stdout, &stderr) != exit.Done {
+				continue // after a start, the aggregator may not have its partitions yet
+			}
+			if err := json.Unmarshal([]byte(stdout.String()), &known); err != nil {
 				t.Fatal(err)
 			}
 			for _, one := range known.Evidence {
@@ -83,13 +88,4 @@ func TestARunShowsWhy(t *testing.T) {
 	if got := shows("203.0.113.2"); len(got) != 3 {
 		t.Errorf("the evidence is %+v", got)
 	}
-}
-
-func outputOf(t *testing.T, args ...string) []byte {
-	t.Helper()
-	var stdout, stderr locked.Buffer
-	if code := run(append([]string{"weir"}, args...), strings.NewReader(""), &stdout, &stderr); code != int(exit.Done) {
-		t.Fatalf("exit code %d: %s", code, stderr.String())
-	}
-	return []byte(stdout.String())
 }
