@@ -42,11 +42,11 @@ func opened(t testing.TB) func(b *Backend, err error) *Backend {
 	}
 }
 
-func TestInRedis(t *testing.T) { inRedis(t, open) }
+func TestInRedis(t *testing.T) { inRedis(t, open, false) }
 
-func TestInRedisWithSortedSets(t *testing.T) { inRedis(t, openSorted) }
+func TestInRedisWithSortedSets(t *testing.T) { inRedis(t, openSorted, true) }
 
-func inRedis(t *testing.T, open func(testing.TB, Options) *Backend) {
+func inRedis(t *testing.T, open func(testing.TB, Options) *Backend, brief bool) {
 	inlinetest.RunBackend(t, func(t *testing.T) *inlinetest.BackendPlace {
 		server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 		return &inlinetest.BackendPlace{
@@ -55,6 +55,7 @@ func inRedis(t *testing.T, open func(testing.TB, Options) *Backend) {
 			Kill:   func() func() { server.Kill(); return server.Restart },
 			Pause:  server.Pause,
 			Forget: func() { server.Client.ScriptFlush(ctx) },
+			Brief:  brief,
 		}
 	})
 }
