@@ -1,5 +1,5 @@
-// Package console serves pages for people at /console/: who is blocked now and why, one key, the rules, the parts, and
-// who did what. Everything is in the binary; there is no build step.
+// Package console serves pages for people at /console/: the blocks of now and their reasons, one key, the rules, the
+// parts, and all actions by their authors. Everything is in the binary; there is no build step.
 //
 // html/template writes every page completely, and every action is a form, so the pages work without scripts. Own ES
 // modules only keep the list of Now up to date, by server-sent events, and write times in the reader's zone. Keys,
@@ -11,7 +11,7 @@
 // own HTTP interface, in the process, with the name and the role of the caller. So a page can do what the API can do.
 //
 // Callers log in with an API key and get a cookie with a random session (sessions). Without a session, a page shows
-// what the API would answer to the same request: on loopback without keys, with a client's certificate, and over the
+// the API's answer to the same request: on loopback without keys, with a client's certificate, and over the
 // unix socket that is reading. Orders need a session, the session's token, and a request of the console's own pages.
 //
 // Bounds: 1,000 sessions, 256 live lists, 4 searches at a time, 50 entries a page and a change of a live list, 4

@@ -51,7 +51,7 @@ func choices(chosen string, pairs ...string) (all []choice) {
 	return all
 }
 
-// now is the page Now: who is blocked.
+// now is the page Now: the blocked keys.
 func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error {
 	q, err := readQuery(r.URL.Query())
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 // backlog ten.
 const flight = 10 * time.Second
 
-// headline returns the first lines for people: what is wrong, or that all is well.
+// headline returns the first lines for people: the problems, or that all is well.
 func (s *status) headline() string {
 	text := ""
 	problems := s.problems()
