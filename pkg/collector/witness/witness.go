@@ -1,9 +1,9 @@
 // Package witness sends the evidence of a collector: for each block that weir.events reports, the last requests of its
 // key that this collector has counted. They go to the topic weir.evidence as one record (package evidence).
 //
-// It reads all partitions of the events from about their ends, without a group, so each collector sees each block and sends
-// its own evidence. Nothing waits for this package: if its queue is full, or the topics cannot be used, evidence is missing and counted
-// as such, and counting goes on. After a crash the evidence of that process is lost.
+// It reads all partitions of the events from about their ends, without a group, so each collector sees each block and
+// sends its own evidence. Nothing waits for this package: if its queue is full, or the topics cannot be used, evidence is
+// missing and counted as such, and counting goes on. After a crash the evidence of that process is lost.
 //
 // Run has a goroutine for each partition, and returns when all have ended.
 package witness
