@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"weir/internal/keytext"
+	"weir/internal/uncounted"
 )
 
 // A partsView is what the page of the parts shows.
@@ -88,15 +89,6 @@ func (p *partView) fact(name, format string, args ...any) {
 	p.Facts = append(p.Facts, fact{name, keytext.Shown(fmt.Sprintf(format, args...))})
 }
 
-// uncountedWords describe why requests do not count.
-var uncountedWords = map[string]string{
-	"format": "not in the format", "time": "without a time that can be read", "address": "with an invalid address", "json": "not JSON",
-	"envelope": "not in the envelope", "long": "too long", "ahead": "ahead of the clock", "start": "older than the configured start",
-	"filtered": "in records that the filter leaves out", "inline": "decided inline by all rules", "allowed": "allowed by the rules", "match": "matched by no rule",
-	"expression": "on which an expression fails", "refused": "refused, by rules that count only served requests", "key": "without the key of any rule",
-	"cost": "that cost nothing", "kafka": "refused by the topic",
-}
-
 func (p *partView) collector(body []byte) error {
 	var says struct {
 		CaughtUp bool `json:"caught_up"`
@@ -127,7 +119,7 @@ func (p *partView) collector(body []byte) error {
 		for _, reason := range reasons {
 			if n := s.Uncounted[reason]; n > 0 {
 				all += n
-				one.Uncounted = append(one.Uncounted, fact{grouped(int(n)), cmp.Or(uncountedWords[reason], keytext.Shown(reason))})
+				one.Uncounted = append(one.Uncounted, fact{grouped(int(n)), cmp.Or(uncounted.Words[reason], keytext.Shown(reason))})
 			}
 		}
 		if all > 0 {
