@@ -247,6 +247,7 @@ func (r *RunningEnforcer) mount() {
 	})
 	r.Mount(r.bouncers.Handle)
 	r.mountConsole()
+	r.mountParts()
 	r.Mount(plain.New(plain.Config{List: list, Rules: r.Rules, Guard: r.Guard}).Handle)
 }
 

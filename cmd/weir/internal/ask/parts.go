@@ -10,9 +10,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"slices"
 	"time"
 
+	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/output"
 	"weir/internal/origin"
@@ -44,6 +47,9 @@ var ErrNoStatusYet = fmt.Errorf("%w", ErrAnswer)
 // maxAnswerOfPart is how many bytes of a part's answer are read.
 const maxAnswerOfPart = 16 << 20
 
+// ErrKey is an ErrAnswer of a part that wants a key, or another one.
+var ErrKey = fmt.Errorf("%w", ErrAnswer)
+
 const partPatience = 2 * time.Second
 
 // Status asks a part for its status at a URL, with a key unless it is empty.
@@ -55,12 +61,48 @@ func Status(ctx context.Context, url, key string) ([]byte, error) {
 	status, text, err := Get(ctx, client, url, key)
 	if err == nil && status != http.StatusOK {
 		answers := ErrAnswer
-		if status == http.StatusServiceUnavailable {
+		switch status {
+		case http.StatusServiceUnavailable:
 			answers = ErrNoStatusYet
+		case http.StatusUnauthorized, http.StatusForbidden:
+			answers = ErrKey
 		}
 		err = fmt.Errorf("it %w %d %s: %.200s", answers, status, http.StatusText(status), bytes.TrimSpace(text))
 	}
 	return text, err
+}
+
+// ThroughSocket asks a part by way of the enforcer's socket on this machine, where the user needs no key. It fails when the
+// part is not in the process of that enforcer.
+func ThroughSocket(ctx context.Context, settings *config.Config, part, question string, query url.Values) (status int, text []byte, err error) {
+	places, err := localPlaces(settings)
+	if err != nil {
+		return 0, nil, err
+	}
+	sockets := slices.DeleteFunc(places, func(p place) bool { return p.socket == "" })
+	enforcer, err := newEnforcer(sockets, "", &clientFile{})
+	if err != nil {
+		return 0, nil, err
+	}
+	defer enforcer.Close()
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+
+	err = ErrNoEnforcer
+	for enforcer.now = range sockets {
+		var answer *http.Response
+		answer, err = enforcer.sendOnce(ctx, http.MethodGet, "/v1/parts/"+part+"/"+question, query, nil, "application/json")
+		if err != nil {
+			continue
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode == http.StatusNotFound {
+			return 0, nil, ErrNoEnforcer
+		}
+		text, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswerOfPart))
+		return answer.StatusCode, text, err
+	}
+	return 0, nil, err
 }
 
 // Get asks a part for a URL, with a key unless it is empty, and reads the answer. The status is 0 when there is none.
