@@ -79,6 +79,17 @@ func (h Held) Kind() Kind {
 // KeyBytes returns the key as it lies in memory. The caller must not change it.
 func (h Held) KeyBytes() []byte { return h.record.key() }
 
+// ID returns the id as it lies in memory. The caller must not change it.
+func (h Held) ID() []byte {
+	value := h.record.value()
+	start := 2
+	if h.isOrder() {
+		start = 3
+	}
+	c := newDecoder(value[start:], true)
+	return c.Take(c.Number())
+}
+
 // Decided returns when it was put on the list, in Unix milliseconds. It decodes nothing else.
 func (h Held) Decided() int64 {
 	value := h.record.value()

@@ -28,10 +28,11 @@ func (e *Enforcer) checkBy(ruling *ruling, w http.ResponseWriter, r *http.Reques
 	a := ruling.askings.Get().(*asking)
 	defer ruling.askings.Put(a)
 	now := e.config.Now()
+	e.tally.Checked(now.UnixMilli())
 	said := e.ask(a, r, d, now)
 	without := isEmpty(&said) && !e.config.Set.Whole() // manual entries made here are active even without a list
 	if without && e.config.DenyWithoutList {
-		e.denyWithoutList(w, d)
+		e.denyWithoutList(w, d, now.UnixMilli())
 		return
 	}
 
@@ -96,8 +97,9 @@ func (e *Enforcer) logClientSettings(a *asking, known bool, edge netip.Addr) {
 }
 
 // denyWithoutList refuses while there is no list, not even an old one.
-func (e *Enforcer) denyWithoutList(w http.ResponseWriter, d *dialect) {
+func (e *Enforcer) denyWithoutList(w http.ResponseWriter, d *dialect, now int64) {
 	e.metrics.withoutList.Inc()
+	e.tally.Refused(now, nil, "")
 	w.Header().Set(markField, markRefused+markWithoutList)
 	writeProblem(w, problemf(d.statusWithout(), "there is no blocklist yet"))
 }
@@ -148,8 +150,9 @@ func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blo
 
 func (e *Enforcer) refuseFor(w http.ResponseWriter, d *dialect, a *asking, entry *blocklist.Entry) {
 	ruled, i := a.ruling.Rules.Rule(entry.Rule)
-	e.counts(a.ruling, i, entry.Rule).refused.Inc()
-	e.refusals.note(entry.Rule, entry.Key, a.request.UnixMilli)
+	counts := e.counts(a.ruling, i, entry.Rule)
+	counts.refused.Inc()
+	e.tally.Refused(a.request.UnixMilli, counts.tally, entry.ID)
 	if e.config.Refused != nil {
 		e.config.Refused(entry, a.request.IP)
 	}
@@ -164,8 +167,11 @@ func (e *Enforcer) letThroughInShadow(header http.Header, ruling *ruling, rule s
 
 // counts returns the counters of a rule, or of manual entries.
 func (e *Enforcer) counts(ruling *ruling, i int, rule string) ruleCounts {
-	if i >= 0 {
+	switch {
+	case i >= 0:
 		return ruling.counts[i]
+	case rule == blocklist.ManualRule:
+		return e.metrics.manual
 	}
 	return e.metrics.ruleCounts(rule)
 }

@@ -42,6 +42,7 @@ import (
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/past"
+	"weir/pkg/enforcer/tally"
 	"weir/pkg/evidence"
 	"weir/pkg/inline"
 	"weir/pkg/inline/stored"
@@ -125,7 +126,8 @@ type Enforcer struct {
 	listing    *limited.Places // places for answers with the complete list
 	catchingUp *limited.Places // places for answers with many changes
 	turns      turns
-	refusals   refusals
+	tally      *tally.Tally
+	day        day
 	delta      delta
 	patience   time.Duration
 
@@ -149,12 +151,12 @@ func Open(c Config) (*Enforcer, error) {
 		config: c, plain: anyEdge(c.Refusal),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing),
-		catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(),
+		catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(), tally: tally.New(c.Now()),
 	}
 
 	e.history, e.rows = newHistory(&c, e.faults), newHistoryRows(&c, e.faults)
 	e.openInline(&c)
-	e.metrics = newMetrics(c.Metrics, c.Set, e.inline, c.Now)
+	e.metrics = newMetrics(c.Metrics, c.Set, e.inline, e.tally, c.Now)
 	if e.shared != nil {
 		e.storeMetrics = newStoreMetrics(c.Metrics, e.storeAway)
 	}

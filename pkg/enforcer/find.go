@@ -60,7 +60,11 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 	if more {
 		answer.Next = base64.RawURLEncoding.EncodeToString([]byte(page[len(page)-1].place))
 	}
-	answer.Sending = e.sending(answer.Entries, now)
+	ids := make([]string, len(answer.Entries))
+	for i, entry := range answer.Entries {
+		ids[i] = entry.ID
+	}
+	answer.Sending = e.sending(ids, now)
 	writeJSON(hurry(w), http.StatusOK, answer)
 	return nil
 }

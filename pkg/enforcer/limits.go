@@ -175,6 +175,7 @@ func (e *Enforcer) takeFor(w http.ResponseWriter, d *dialect, a *asking) (refuse
 	if !t.verdict.Admitted {
 		name := a.ruling.Rules.Rules[i].Name
 		a.ruling.counts[i].refused.Inc()
+		e.tally.Refused(a.request.UnixMilli, a.ruling.counts[i].tally, "")
 		w.Header().Set(markField, markRefused+name)
 		if t.verdict.OnError == inline.Refuse {
 			e.refuseWithoutStore(w, d.statusWithout(), t)

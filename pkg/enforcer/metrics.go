@@ -8,6 +8,7 @@ import (
 
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
+	"weir/pkg/enforcer/tally"
 	"weir/pkg/inline"
 )
 
@@ -19,13 +20,18 @@ type metrics struct {
 	settled, unsettled                   prometheus.Counter
 	followers                            prometheus.Gauge
 	delay                                prometheus.Histogram
+	tally                                *tally.Tally
+	manual                               ruleCounts
 }
 
 // ruleCounts count the checks that a rule's entries decided.
-type ruleCounts struct{ refused, shadow prometheus.Counter }
+type ruleCounts struct {
+	refused, shadow prometheus.Counter
+	tally           *tally.Rule
+}
 
-func newMetrics(r prometheus.Registerer, set *blocklist.Set, store inline.Store, now func() time.Time) *metrics {
-	m := &metrics{
+func newMetrics(r prometheus.Registerer, set *blocklist.Set, store inline.Store, counts *tally.Tally, now func() time.Time) *metrics {
+	m := &metrics{tally: counts,
 		checks: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_enforcer_checks_total",
 			Help: "Checks, by answer and by the rule that decided it."}, []string{"rule", "answer"})),
 		attempts: telemetry.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_inline_attempts_total",
@@ -44,7 +50,7 @@ func newMetrics(r prometheus.Registerer, set *blocklist.Set, store inline.Store,
 	none := m.checks.MustCurryWith(prometheus.Labels{"rule": ""})
 	m.passed, m.allowed = none.WithLabelValues("passed"), none.WithLabelValues("allowed")
 	m.paused, m.withoutList = none.WithLabelValues("paused"), none.WithLabelValues("without_list")
-	m.ruleCounts(blocklist.ManualRule) // begin at 0, as those of the rules do
+	m.manual = m.ruleCounts(blocklist.ManualRule) // begin at 0, as those of the rules do
 	if r != nil {
 		m.ofList(r, set, now)
 		ofMemory(r, store)
@@ -94,7 +100,7 @@ func oneIf(is bool) float64 {
 }
 
 func (m *metrics) ruleCounts(rule string) ruleCounts {
-	return ruleCounts{m.checks.WithLabelValues(rule, "refused"), m.checks.WithLabelValues(rule, "shadow")}
+	return ruleCounts{m.checks.WithLabelValues(rule, "refused"), m.checks.WithLabelValues(rule, "shadow"), m.tally.Rule(rule)}
 }
 
 // entryCounts count the active entries.

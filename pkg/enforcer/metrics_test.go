@@ -8,13 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"weir/pkg/enforcer/tally"
 	"weir/pkg/inline"
 )
 
 // The series of manual entries begin at 0, so that an alert sees the first one.
 func TestSeriesOfManualEntriesBeginAtZero(t *testing.T) {
 	r := prometheus.NewRegistry()
-	newMetrics(r, list(t), inline.New(inline.Config{}), time.Now)
+	newMetrics(r, list(t), inline.New(inline.Config{}), tally.New(time.Now()), time.Now)
 	for name, want := range map[string]string{
 		"weir_enforcer_entries": `
 # HELP weir_enforcer_entries Active entries.

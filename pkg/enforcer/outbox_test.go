@@ -140,15 +140,3 @@ func TestRecordsThatKafkaRefuses(t *testing.T) {
 		}
 	}
 }
-
-// The time of the last refusal is remembered by entry.
-func TestSeen(t *testing.T) {
-	var s refusals
-	s.note("per-ip", "203.0.113.7", 1_700_000_000_999)
-	if got := s.last("per-ip", "203.0.113.7"); got != 1_700_000_000_000 {
-		t.Errorf("%d", got)
-	}
-	if got := s.last("per-ip", "203.0.113.8") + s.last("other", "203.0.113.7"); got != 0 {
-		t.Errorf("%d", got)
-	}
-}

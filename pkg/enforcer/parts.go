@@ -46,14 +46,16 @@ func (e *Enforcer) Limit(w http.ResponseWriter, parts []Part, answers []PartAnsw
 	defer ruling.askings.Put(a)
 	a.attempt.reset()
 	a.parts = a.parts[:0]
+	now := e.config.Now().UnixMilli()
 
-	said, blocked, err := e.wantParts(a, parts)
+	said, blocked, err := e.wantParts(a, parts, now)
 	if err != nil {
 		return err
 	}
+	e.tally.Checked(now)
 	without := isEmpty(&said) && !e.config.Set.Whole()
 	if without && e.config.DenyWithoutList {
-		e.denyWithoutList(w, described)
+		e.denyWithoutList(w, described, now)
 		return nil
 	}
 
@@ -69,8 +71,7 @@ func (e *Enforcer) Limit(w http.ResponseWriter, parts []Part, answers []PartAnsw
 }
 
 // wantParts adds what the parts want, unless the list blocks one of them. The answer of the list is the first that it has.
-func (e *Enforcer) wantParts(a *asking, parts []Part) (said blocklist.Answer, blocked int, err error) {
-	now := e.config.Now().UnixMilli()
+func (e *Enforcer) wantParts(a *asking, parts []Part, now int64) (said blocklist.Answer, blocked int, err error) {
 	for i := range parts {
 		if err := a.readPart(&parts[i], now); err != nil {
 			return said, -1, problemf(http.StatusBadRequest, errParts, i+1, err)

@@ -209,6 +209,7 @@ func setField(q *request.Request, name, value string) error {
 func (e *Enforcer) answerTake(w http.ResponseWriter, a *asking, answers []takeAnswer, places []int, now int64) {
 	t, about := &a.attempt, 0
 	answer := takeAnswer{Admitted: true}
+	e.tally.Checked(now)
 	if len(places) > 0 {
 		e.take(a.ruling, t)
 		about = places[t.verdict.Decides]
@@ -225,6 +226,9 @@ func (e *Enforcer) answerTake(w http.ResponseWriter, a *asking, answers []takeAn
 	one.Admitted, one.Attempt, one.Store = answer.Admitted, answer.Attempt, answer.Store
 	if len(answers) > 1 {
 		one.Rules = answers
+	}
+	if !one.Admitted {
+		e.tally.Refused(now, a.ruling.counts[t.rules[t.verdict.Decides]].tally, "")
 	}
 	if !one.Admitted && t.verdict.OnError == inline.Refuse {
 		e.refuseWithoutStore(w, http.StatusServiceUnavailable, t)

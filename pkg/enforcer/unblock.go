@@ -54,7 +54,9 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 		return problemf(http.StatusBadRequest, "the key is missing: give one such as 203.0.113.7 or alice")
 	}
 
-	answer := unblocked{Key: q.key, Lifted: e.liftAll(o, q, why)}
+	answer := unblocked{Key: q.key}
+	var ids []string
+	answer.Lifted, ids = e.liftAll(o, q, why)
 	// Before anything is applied: half of an unblock would be hard to understand.
 	if len(answer.Lifted) > maxLifted {
 		return problemf(http.StatusBadRequest, "more than %d entries lie in %s, and no more are lifted at once: allow it instead, name a rule, or a narrower prefix", maxLifted, q.key)
@@ -68,7 +70,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 		return problemf(http.StatusNotFound, "nothing on the list holds %s", q.key)
 	}
 
-	answer.Sending = e.sending(answer.Lifted, o.now)
+	answer.Sending = e.sending(ids, o.now)
 	var waits string
 	if answer.InForce, waits, err = e.put(r, o); err != nil {
 		return err
@@ -97,9 +99,9 @@ func (u *unblocked) againNote(now int64) string {
 	return fmt.Sprintf("it sent requests %s ago: if it goes on like that it will be blocked again, unless it is allowed for a while", u.Sending.Age)
 }
 
-// liftAll orders the end of everything that contains a key, and returns the ended entries.
-func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklist.Entry {
-	shown := []*blocklist.Entry{}
+// liftAll orders the end of everything that contains a key, and returns the ended entries, and the ids that they had.
+func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) (shown []*blocklist.Entry, ids []string) {
+	shown = []*blocklist.Entry{}
 	var verdicts []*blocklist.Entry
 	for found := range e.config.Set.Find(q.key, o.now) {
 		if len(shown) > maxLifted {
@@ -109,7 +111,7 @@ func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklis
 		case found.Order != nil && found.Order.Kind == blocklist.OrderBlock && (q.Rule == "" || q.Rule == blocklist.ManualRule):
 			end := lifted(found.Order, o.by, why, o.now)
 			o.add(blocklist.EventLifted, end)
-			shown = append(shown, end.Entry())
+			shown, ids = append(shown, end.Entry()), append(ids, found.Order.ID)
 		case found.Entry != nil && (q.Rule == "" || q.Rule == found.Entry.Rule):
 			verdicts = append(verdicts, found.Entry)
 			o.add(blocklist.EventOrdered, pardon(found.Entry, o, why))
@@ -117,12 +119,12 @@ func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) []*blocklis
 			// The answer shows it as it will be when the aggregators have ended it.
 			ended := *found.Entry
 			ended.Ended = o.now
-			shown = append(shown, &ended)
+			shown, ids = append(shown, &ended), append(ids, ended.ID)
 		}
 	}
 
 	o.hits = e.commands.batches(verdicts, o.now, e.ruling.Load().Rules.Fingerprint())
-	return shown
+	return shown, ids
 }
 
 // pardonedFor is how long a pardon outlasts the entry, which may be extended until then.
@@ -174,11 +176,11 @@ func targetOf(key string, holding []*blocklist.Entry) string {
 	return key
 }
 
-// sending returns when one of the entries last refused a request here; nil when that is unknown.
-func (e *Enforcer) sending(entries []*blocklist.Entry, now int64) *sending {
+// sending returns when one of the entries with these ids last refused a request here; nil when that is unknown.
+func (e *Enforcer) sending(ids []string, now int64) *sending {
 	newest := int64(0)
-	for _, entry := range entries {
-		newest = max(newest, e.refusals.last(entry.Rule, entry.Key))
+	for _, id := range ids {
+		newest = max(newest, e.tally.Of([]byte(id), now).Last)
 	}
 	if newest == 0 {
 		return nil

@@ -239,7 +239,7 @@ func (r *RunningEnforcer) mount() {
 	p, c := r.process, r.process.Config
 	list := outright.While(r.Refuses, r.set)
 	r.bouncers = crowdsec.Open(crowdsec.Config{
-		List: list, Rules: r.Rules, Addresses: c.Enforcer.Crowdsec.Addresses, Folder: filepath.Join(c.Data, "enforcer", "crowdsec"), Logger: p.Logger, Metrics: p.Metrics,
+		List: list, Rules: r.Rules, Addresses: c.Enforcer.Crowdsec.Addresses, Asked: r.Asked, Folder: filepath.Join(c.Data, "enforcer", "crowdsec"), Logger: p.Logger, Metrics: p.Metrics,
 		Admit: func(q *http.Request) (name string, ok bool) {
 			name, err := r.Admit(q, keys.Read)
 			return name, err == nil

@@ -93,6 +93,11 @@ func TestEventsAreIndexed(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 
+	// How many are today's depends on the clock; TestBlocksAreCounted has the counts.
+	if _, text := e.ask("GET", e.listen, "/v1/numbers", "", "X-Api-Key", "reader"); !strings.Contains(text, `"manual":{"refused":0,"blocked_now":1,"blocked_today":`) {
+		t.Errorf("%s", text)
+	}
+
 	if code, _ := e.ask("GET", e.listen, "/v1/events", "", "X-Api-Key", "nobody"); code != http.StatusUnauthorized {
 		t.Errorf("with an unknown key: %d", code)
 	}

@@ -125,7 +125,8 @@ type site struct {
 	folder string
 	now    time.Time
 	mux    *http.ServeMux
-	timed  bool // whether the duration of a refresh matters: not on a machine that has other things to do
+	asked  []string // the rules of the answers to live questions
+	timed  bool     // whether the duration of a refresh matters: not on a machine that has other things to do
 }
 
 func newSite(t testing.TB, addresses ...string) *site {
@@ -137,6 +138,7 @@ func newSite(t testing.TB, addresses ...string) *site {
 // open creates the API again from the files on disk.
 func (s *site) open(addresses ...string) {
 	s.API = Open(Config{List: s.list, Rules: func() *rule.Set { return testRules }, Admit: admit, Addresses: addresses, Folder: s.folder,
+		Asked:  func(rule, entry string) { s.asked = append(s.asked, rule+" "+entry) },
 		Logger: slog.New(slog.DiscardHandler), Metrics: prometheus.NewRegistry(), Now: func() time.Time { return s.now }})
 	s.mux = http.NewServeMux()
 	s.Handle(s.mux)

@@ -24,6 +24,20 @@ func TestNothingIsNullWithoutANewline(t *testing.T) {
 	}
 }
 
+// Live questions about one client are reported, with what refuses it for longest.
+func TestLiveQuestionsAreReported(t *testing.T) {
+	s := newSite(t)
+	s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour)).ID = "the shorter"
+	s.list.block("per-net", "ip", "203.0.113.0/24", s.after(2*time.Hour)).ID = "the longer"
+	s.list.block("per-user", "user", "alice", s.after(time.Hour)).ID = "of a user"
+	for _, query := range []string{"?ip=203.0.113.7", "?ip=192.0.2.1", "?scope=username&value=alice", "", "?range=203.0.113.0/24&contains=false", "/stream?startup=true"} {
+		s.ask("GET", "/v1/decisions"+query, "")
+	}
+	if want := []string{"per-net the longer", " ", "per-user of a user"}; !slices.Equal(s.asked, want) {
+		t.Errorf("%q", s.asked)
+	}
+}
+
 func TestBytes(t *testing.T) {
 	s := newSite(t)
 	e := s.list.block("per-ip", "ip", "203.0.113.7", s.after(time.Hour-400*time.Millisecond))

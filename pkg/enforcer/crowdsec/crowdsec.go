@@ -58,10 +58,13 @@ type Config struct {
 	Admit func(*http.Request) (name string, ok bool)
 	// Addresses are the names of the keys whose bouncers drop masks: they get only single addresses.
 	Addresses []string
-	Folder    string // keeps the cursors and tables
-	Logger    *slog.Logger
-	Metrics   prometheus.Registerer
-	Now       func() time.Time // nil: time.Now
+	// Asked is called when a bouncer asked about one address or value, with the rule and the id of the decision that lasts
+	// longest; empty without one. It must not wait, and may be nil.
+	Asked   func(rule, entry string)
+	Folder  string // keeps the cursors and tables
+	Logger  *slog.Logger
+	Metrics prometheus.Registerer
+	Now     func() time.Time // nil: time.Now
 }
 
 // An API answers bouncers. It is safe for concurrent use.

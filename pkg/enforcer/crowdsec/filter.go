@@ -117,6 +117,11 @@ func number(query url.Values, name string) (int, error) {
 	return max(n, 0), nil
 }
 
+// ofOne reports whether the query is about one client: an address, or a value.
+func (f *filter) ofOne() bool {
+	return f.hasValue || f.contains && f.within.IsValid() && f.within.IsSingleIP()
+}
+
 // wants reports whether a decision matches the filter.
 func (f *filter) wants(r *row) bool {
 	return (len(f.scopes) == 0 || slices.Contains(f.scopes, r.Scope)) &&

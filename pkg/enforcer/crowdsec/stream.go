@@ -1,6 +1,7 @@
 package crowdsec
 
 import (
+	"cmp"
 	"compress/gzip"
 	"io"
 	"net/http"
@@ -35,6 +36,9 @@ func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 	// tableOf returns the table locked. The lock is held for finding only: the client may read slowly.
 	rows := t.find(&f)
 	t.mu.Unlock()
+	if a.Asked != nil && f.ofOne() {
+		a.Asked(longestOf(rows))
+	}
 	w.Header().Set("Content-Type", jsonType)
 	if len(rows) == 0 {
 		_, _ = w.Write([]byte("null"))
@@ -49,6 +53,15 @@ func (a *API) decisions(w http.ResponseWriter, r *http.Request, key string) {
 
 	out.text(`]`)
 	out.close()
+}
+
+// longestOf returns the rule and the entry of the decision that lasts longest.
+func longestOf(rows []*row) (rule, entry string) {
+	if len(rows) == 0 {
+		return "", ""
+	}
+	longest := slices.MaxFunc(rows, func(a, b *row) int { return cmp.Compare(a.Until, b.Until) })
+	return longest.Rule, longest.Entry
 }
 
 // stream answers a bouncer that keeps its own list.
