@@ -43,6 +43,7 @@ import (
 	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/past"
 	"weir/pkg/enforcer/tally"
+	"weir/pkg/enforcer/whatif"
 	"weir/pkg/evidence"
 	"weir/pkg/inline"
 	"weir/pkg/inline/stored"
@@ -93,6 +94,9 @@ type Config struct {
 	Events   *past.Index
 	NoEvents string
 
+	// WhatIf answers what other limits of a rule would have done; nil where the hits cannot be read.
+	WhatIf func(ctx context.Context, q whatif.Question) (*whatif.Answer, error)
+
 	// Refused is called for each refusal, with the entry and the client. It must not wait. It may be nil.
 	Refused func(entry *blocklist.Entry, client netip.Addr)
 
@@ -123,6 +127,7 @@ type Enforcer struct {
 
 	pages      origin.Pages
 	finding    *limited.Places // places for searches of the list
+	replaying  *limited.Places // the place for a question about other limits
 	listing    *limited.Places // places for answers with the complete list
 	catchingUp *limited.Places // places for answers with many changes
 	turns      turns
@@ -150,7 +155,7 @@ func Open(c Config) (*Enforcer, error) {
 	e := &Enforcer{
 		config: c, plain: anyEdge(c.Refusal),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
-		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), listing: limited.NewPlaces(maxListing),
+		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), replaying: limited.NewPlaces(1), listing: limited.NewPlaces(maxListing),
 		catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(), tally: tally.New(c.Now()),
 	}
 

@@ -179,13 +179,9 @@ func (e *Enforcer) readEventTimes(q *past.Query, values url.Values) error {
 		if text == "" {
 			continue
 		}
-		at, err := time.Parse(time.RFC3339, text)
+		at, err := readTime(name, text, now)
 		if err != nil {
-			before, err := duration.Parse(text)
-			if err != nil || before == duration.Forever {
-				return problemf(http.StatusBadRequest, "%s is a time such as 2026-03-03T08:00:00Z, or a duration before now such as 1h, not %q", name, text)
-			}
-			at = now.Add(-before)
+			return err
 		}
 		if *to = at.UnixMilli(); *to < 1 || at.Year() > 9999 {
 			return problemf(http.StatusBadRequest, "%s is %q, which no event can have", name, text)
@@ -195,4 +191,16 @@ func (e *Enforcer) readEventTimes(q *past.Query, values url.Values) error {
 		return problemf(http.StatusBadRequest, "at asks for one instant: leave since and until out")
 	}
 	return nil
+}
+
+// readTime reads an instant, or a duration before now.
+func readTime(name, text string, now time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, text); err == nil {
+		return at, nil
+	}
+	before, err := duration.Parse(text)
+	if err != nil || before == duration.Forever {
+		return time.Time{}, problemf(http.StatusBadRequest, "%s is a time such as 2026-03-03T08:00:00Z, or a duration before now such as 1h, not %q", name, text)
+	}
+	return now.Add(-before), nil
 }

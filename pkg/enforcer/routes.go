@@ -63,6 +63,7 @@ func (e *Enforcer) routes() *http.ServeMux {
 		"/v1/find":      {http.MethodGet: e.find},
 		"/v1/events":    {http.MethodGet: e.events},
 		"/v1/numbers":   {http.MethodGet: e.numbers},
+		"/v1/whatif":    {http.MethodGet: e.whatIf},
 		"/v1/blocks":    {http.MethodPost: e.blocks, http.MethodDelete: e.unblock},
 		"/v1/take":      {http.MethodPost: e.takes},
 		"/v1/settle":    {http.MethodPost: e.settles},

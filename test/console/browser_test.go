@@ -55,7 +55,7 @@ func newStand(t *testing.T, entries ...*blocklist.Entry) *stand {
 	set := running.List(1, entries...)
 	e, err := running.StartEnforcerWith(running.Folder(t), known, set, func(e *running.Enforcer) {
 		e.Mount(pages.New(pages.Config{
-			Set: set, Rules: e.Rules, Refuses: e.Refuses, API: e.Enforcer, As: enforcer.As, Keys: known, Ending: e.Ending(), Version: "test", Logger: slog.New(slog.DiscardHandler),
+			Set: set, Rules: e.Rules, Refuses: e.Refuses, API: withAnswers(e.Enforcer), As: enforcer.As, Keys: known, Ending: e.Ending(), Version: "test", Logger: slog.New(slog.DiscardHandler),
 			Admit:  func(r *http.Request) (string, error) { return e.Admit(r, keys.Read) },
 			Client: func(r *http.Request) netip.Addr { return e.Caller(r) },
 		}).Handle)
@@ -67,6 +67,22 @@ func newStand(t *testing.T, entries ...*blocklist.Entry) *stand {
 	s := &stand{t: t, enforcer: e, url: "http://" + e.Address() + "/console/"}
 	s.browse(program)
 	return s
+}
+
+// withAnswers answers what an enforcer knows only with topics.
+func withAnswers(api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/whatif":
+			fmt.Fprint(w, `{"rule":"per-ip","since":"2026-11-21T04:00:00Z","hits":3413,"keys":154,"first":"2026-11-21T04:00:02Z","last":"2026-11-21T09:59:58Z","partitions":16,"read":16,
+				"now":{"limits":["10/min"],"blocked":3,"blocks":5,"refused":724},"other":{"limits":["20/min","500/hour"],"blocked":2,"blocks":2,"refused":610},"only_now":1,"only_other":0,
+				"top":[{"key":"203.0.113.66","hits":420,"now":{"first":"2026-11-21T06:14:04Z","blocks":1,"refused":410},"other":{"first":"2026-11-21T06:14:09Z","blocks":1,"refused":400}},
+				{"key":"2001:db8:bad:1::/64","hits":32,"now":{"first":"2026-11-21T06:15:04Z","blocks":1,"refused":12},"other":{"first":null,"blocks":0,"refused":0}}],
+				"notes":["Counting began with empty windows at the first hit, so blocks that earlier hits would have caused are missing."]}`)
+		default:
+			api.ServeHTTP(w, r)
+		}
+	})
 }
 
 // browse starts the browser, with a profile of its own.

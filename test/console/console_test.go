@@ -106,7 +106,7 @@ func TestFiltersStay(t *testing.T) {
 func TestEveryPageIsLegible(t *testing.T) {
 	s := newStand(t, sample()...)
 	s.login("ann's")
-	for name, page := range map[string]string{"now": "", "groups": "?group=network", "key": "key?key=203.0.113.66", "rules": "rules", "parts": "parts", "audit": "audit", "login": "login", "none": "nothing"} {
+	for name, page := range map[string]string{"now": "", "groups": "?group=network", "key": "key?key=203.0.113.66", "rules": "rules", "whatif": "whatif?rule=per-ip&limits=20/min&since=6h", "parts": "parts", "audit": "audit", "login": "login", "none": "nothing"} {
 		for _, scheme := range []string{"light", "dark"} {
 			s.scheme(scheme)
 			for _, width := range []int64{1280, 360} {

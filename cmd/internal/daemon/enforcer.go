@@ -153,6 +153,9 @@ func (r *RunningEnforcer) settings(ctx context.Context) (enforcer.Config, error)
 	if settings.Events = r.events; r.events == nil {
 		settings.NoEvents = noEvents(c)
 	}
+	if r.client != nil {
+		settings.WhatIf = r.whatIf
+	}
 	if c.Enforcer.Follow == followKafka && p.Local != nil {
 		settings.Follows = "the topics in " + c.StoreFolder()
 	}

@@ -1,12 +1,14 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"time"
 
 	"weir/cmd/internal/config"
 	"weir/pkg/enforcer/past"
+	"weir/pkg/enforcer/whatif"
 )
 
 // openEvents makes the index of events; nil where this enforcer has none.
@@ -30,4 +32,12 @@ func noEvents(c *config.Config) string {
 		return "this enforcer keeps no index of events: enforcer.events is 0"
 	}
 	return ""
+}
+
+// whatIf answers what other limits would have done, from the hits in the topic.
+func (r *RunningEnforcer) whatIf(ctx context.Context, q whatif.Question) (*whatif.Answer, error) {
+	c := r.process.Config
+	return whatif.Ask(ctx, whatif.Config{
+		Log: r.client, Topic: HitsTopic(c).Name, Retention: time.Duration(c.Kafka.Hits.Retention), Late: countedLate(c), Ahead: time.Duration(c.Time.Ahead),
+	}, q)
 }

@@ -117,6 +117,7 @@ func (c *Console) routes() {
 		"GET " + root + "live":   c.live,
 		"GET " + root + "key":    c.key,
 		"GET " + root + "rules":  c.rules,
+		"GET " + root + "whatif": c.whatIf,
 		"GET " + root + "parts":  c.parts,
 		"GET " + root + "audit":  c.audit,
 		"GET " + root + "events": c.export,

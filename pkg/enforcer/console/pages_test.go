@@ -50,7 +50,9 @@ func (s *stand) withRules(text string) *stand {
 		"/v1/evidence": fmt.Sprintf(`{"id":"1","requests":[{"time":"2026-01-02T03:04:05Z","method":%[1]s,"host":%[1]s,"path":%[1]s,"status":200,"agent":%[1]s}],"kept":5,"counted":11}`, quoted),
 		"/v1/keys":     fmt.Sprintf(`{"rule":%[1]s,"key":%[1]s,"where":"memory","at":"2026-01-02T03:04:05Z","limits":[{"limit":%[1]s,"count":3,"clears":"2026-01-02T03:04:05Z"}]}`, quoted),
 		"/v1/events":   `{"events":[` + events[1:] + `],"next":` + quoted + `,"oldest":` + quoted + `}`,
-		"/v1/numbers":  `{"checks":10,"refused":5,"per_second":{"checks":[1,2,3],"refused":[0,1,0]},"rules":{"per-ip":{"refused":5,"blocked_now":1,"blocked_today":2}}}`,
+		"/v1/whatif": fmt.Sprintf(`{"rule":%[1]s,"hits":5,"keys":1,"first":"2026-01-02T03:04:05Z","last":"2026-01-02T03:05:05Z","partitions":1,"read":1,"now":{"limits":[%[1]s]},"other":{"limits":[%[1]s],"blocked":1,"refused":2},
+			"only_other":1,"top":[{"key":%[1]s,"hits":5,"other":{"first":"2026-01-02T03:04:05Z","refused":2}}],"notes":[%[1]s]}`, quoted),
+		"/v1/numbers": `{"checks":10,"refused":5,"per_second":{"checks":[1,2,3],"refused":[0,1,0]},"rules":{"per-ip":{"refused":5,"blocked_now":1,"blocked_today":2}}}`,
 	}
 	s.answer = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, answers[r.URL.Path]) }
 	s.config.Parts = []console.Part{
@@ -76,7 +78,7 @@ func TestHostileTextsOfOthers(t *testing.T) {
 	for _, text := range hostile {
 		s := newStand(t, true, ofIP("203.0.113.7")).withRules(text).start()
 		s.login("ann's")
-		for _, path := range []string{"/console/", "/console/key?key=" + url.QueryEscape(cut(text, 900)), "/console/rules", "/console/parts", "/console/audit?key=" + url.QueryEscape(text) + "&by=" + url.QueryEscape(text)} {
+		for _, path := range []string{"/console/", "/console/key?key=" + url.QueryEscape(cut(text, 900)), "/console/rules", "/console/parts", "/console/whatif?rule=per-ip&limits=" + url.QueryEscape(text) + "&since=" + url.QueryEscape(text), "/console/audit?key=" + url.QueryEscape(text) + "&by=" + url.QueryEscape(text)} {
 			status, body, _ := s.get(path)
 			if status != http.StatusOK {
 				t.Errorf("%q: %d %s", path, status, body)
@@ -180,5 +182,26 @@ func TestReadersDoNotAct(t *testing.T) {
 		if status, _, _ := s.post("/console/act", form); status < 400 || len(s.orders) > 0 {
 			t.Errorf("%s: %d %q", name, status, s.orders)
 		}
+	}
+}
+
+// The page of other limits shows the answer of the API, and its refusals as sentences. The form offers rules with hits.
+func TestOtherLimits(t *testing.T) {
+	s := newStand(t, false).withRules("203.0.113.7").start()
+	if _, body, _ := s.get("/console/rules"); !strings.Contains(body, `action="/console/whatif"`) || strings.Contains(body, `<option value="quota">`) {
+		t.Error(body)
+	}
+	_, body, _ := s.get("/console/whatif?rule=per-ip&limits=20/min&since=6h")
+	for _, want := range []string{`value="20/min"`, `<option value="6h" selected>`, "5 hits of 1 key", "<strong>with the other limits</strong>", "40.0%", "1 key would be blocked by the other limits only", `key=203.0.113.7">203.0.113.7</a>`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("%s: %s", want, body)
+		}
+	}
+	s.answer = func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprint(w, `{"detail":"limits: 20 is no limit"}`)
+	}
+	if _, body, _ := s.get("/console/whatif?rule=per-ip&limits=20"); !strings.Contains(body, `<p class="banner bad" role="status">Limits: 20 is no limit.</p>`) {
+		t.Error(body)
 	}
 }

@@ -109,7 +109,7 @@ var templates = func() map[string]*template.Template {
 }()
 
 var functions = template.FuncMap{
-	"shown": keytext.Shown, "keyLink": keyLink, "grouped": grouped, "sentence": sentence, "plural": plural,
+	"shown": keytext.Shown, "keyLink": keyLink, "grouped": grouped, "grouped64": func(n int64) string { return grouped(int(n)) }, "sentence": sentence, "plural": plural,
 	"empty": func() *row { return &row{} }, // of a template that a script fills
 }
 
@@ -159,4 +159,9 @@ func grouped(n int) string {
 		text = text[:at] + "," + text[at:]
 	}
 	return text
+}
+
+// percent writes a part of a whole.
+func percent(part, whole int64) string {
+	return strconv.FormatFloat(100*float64(part)/float64(whole), 'f', 1, 64) + "%"
 }

@@ -18,6 +18,7 @@ type rulesView struct {
 	Paused      string // who paused everything
 	Token       string // empty for visitors who may only read
 	Back        string
+	WhatIf      *whatIfForm // nil when no rule has hits
 }
 
 // A ruleView is a rule, with what it does now.
@@ -39,7 +40,7 @@ type ruleView struct {
 
 // rules is the page of the rules.
 func (c *Console) rules(w http.ResponseWriter, r *http.Request, v *visitor) error {
-	shown := &rulesView{Back: root + "rules"}
+	shown := &rulesView{Back: root + "rules", WhatIf: c.whatIfForm("", "", "1h")}
 	if v.writes {
 		shown.Token = v.Token()
 	}
