@@ -28,6 +28,7 @@ import (
 type explainCommand struct {
 	ask    aggregatorFlags
 	rule   string
+	local  bool // times are local although the output is not a terminal
 	output command.Output
 }
 
@@ -111,7 +112,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 	if len(inline) > 0 && settings.KeepsAttempts() {
 		faults = append(faults, e.findAttempts(c, settings, key, known))
 	}
-	return errors.Join(known.show(c.OutOrStdout(), e.output.Form, faults), errors.Join(faults...), known.outcome())
+	return errors.Join(known.show(c.OutOrStdout(), e.output.Form, e.times(c.OutOrStdout()), faults), errors.Join(faults...), known.outcome())
 }
 
 var errNoRules = errors.New("there are no rules here; name one with --rule, or the configuration with --config")
@@ -219,7 +220,14 @@ func (x *explanation) outcome() error {
 	return nil
 }
 
-func (x *explanation) show(w io.Writer, form string, faults []error) error {
+func (e *explainCommand) times(w io.Writer) shown.Times {
+	if e.local {
+		return shown.LocalTimes(time.Now())
+	}
+	return shown.NewTimes(w, time.Now())
+}
+
+func (x *explanation) show(w io.Writer, form string, times shown.Times, faults []error) error {
 	for _, fault := range faults {
 		if fault != nil {
 			x.Faults = append(x.Faults, fault.Error())
@@ -229,7 +237,6 @@ func (x *explanation) show(w io.Writer, form string, faults []error) error {
 	if form == "json" {
 		return output.JSON(w).Encode(x)
 	}
-	times := shown.NewTimes(w, time.Now())
 	var b strings.Builder
 	for _, entry := range x.Entries {
 		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.Target(), entry.RuleName(), entry.UntilIn(times), entry.WhyIn(times))

@@ -17,6 +17,7 @@ import (
 	"weir/cmd/weir/internal/ask"
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/output/terminal"
 	"weir/cmd/weir/internal/shown"
 )
 
@@ -25,6 +26,7 @@ type topCommand struct {
 	ask    aggregatorFlags
 	rule   string
 	number int
+	plain  bool
 	output command.Output
 }
 
@@ -34,7 +36,9 @@ func newTop() *cobra.Command {
 		Use:   "top [flags]",
 		Short: "Show the keys nearest to a limit, or beyond it",
 		Long: `Top asks the aggregators for the keys that use most of a limit now, an enforcer for those of inline rules, and which of
-them are on the list. Keys without recent hits are missing, because aggregators no longer have them in memory.`,
+them are on the list. Keys without recent hits are missing, because aggregators no longer have them in memory.
+
+In a terminal they are refreshed every two seconds until you press q. Enter shows what weir explain knows of a key.`,
 		Example: `  weir top
   weir top --rule per-ip -n 50 --json
   weir top --aggregator http://a1:7411 --aggregator http://a2:7411`,
@@ -45,6 +49,7 @@ them are on the list. Keys without recent hits are missing, because aggregators 
 	t.ask.add(c)
 	c.Flags().StringVar(&t.rule, "rule", "", "show the keys of one `RULE`")
 	c.Flags().IntVarP(&t.number, "number", "n", 20, "show at most `N` keys, up to 1000")
+	c.Flags().BoolVar(&t.plain, "plain", false, "write lines once, in a terminal too")
 	t.output.Add(c, "text", "json", "plain")
 	return c
 }
@@ -57,6 +62,8 @@ type topKey struct {
 	Count   int64   `json:"count"`
 	Share   float64 `json:"share"`   // of the limit
 	Blocked *bool   `json:"blocked"` // null when no enforcer could be asked
+
+	entry *shown.Entry // on the list; nil for none
 }
 
 func (t *topCommand) run(c *cobra.Command) error {
@@ -74,8 +81,21 @@ func (t *topCommand) run(c *cobra.Command) error {
 		return err
 	}
 
-	query := url.Values{"n": {strconv.Itoa(t.number)}, "rule": {t.rule}}
-	var keys []*topKey
+	if t.output.Form == "text" && !t.plain && terminal.Draws(c.InOrStdin()) && terminal.Draws(c.OutOrStdout()) {
+		return t.view(c, asked)
+	}
+	keys, err := t.heaviest(c, asked, t.number)
+	if len(keys) == 0 && err != nil {
+		return err
+	}
+	err = errors.Join(err, t.askEnforcer(c, keys))
+	return errors.Join(showTop(c.OutOrStdout(), t.output.Form, keys), err)
+}
+
+// heaviest returns the keys that use most of a limit. Keys may come with an error: the parts that answer are enough for a
+// list.
+func (t *topCommand) heaviest(c *cobra.Command, asked *aggregators, number int) (keys []*topKey, err error) {
+	query := url.Values{"n": {strconv.Itoa(number)}, "rule": {t.rule}}
 	var faults []error
 	for _, at := range asked.urls {
 		var some []*topKey
@@ -85,15 +105,8 @@ func (t *topCommand) run(c *cobra.Command) error {
 
 	inline, err := t.askInline(c, query)
 	keys = append(keys, inline...)
-
-	// Aggregators that answer are enough for a list; the errors of others are reported as well.
-	if faults = append(faults, err); errors.Join(faults...) != nil && len(keys) == 0 {
-		return errors.Join(faults...)
-	}
 	slices.SortStableFunc(keys, func(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) })
-	keys = keys[:min(len(keys), t.number)]
-	faults = append(faults, t.askEnforcer(c, keys))
-	return errors.Join(showTop(c.OutOrStdout(), t.output.Form, keys), errors.Join(faults...))
+	return keys[:min(len(keys), number)], errors.Join(append(faults, err)...)
 }
 
 // askInline returns the keys of inline rules, which an enforcer counts.
@@ -130,10 +143,23 @@ func (t *topCommand) askEnforcer(c *cobra.Command, keys []*topKey) error {
 		if err := enforcer.Find(c.Context(), key.Key, key.Rule, "", &found); err != nil {
 			return err
 		}
-		key.Blocked = new(slices.ContainsFunc(found.Entries, func(e *shown.Entry) bool { return e.Key == key.Key }))
+		at := slices.IndexFunc(found.Entries, func(e *shown.Entry) bool { return e.Key == key.Key })
+		key.Blocked = new(at >= 0)
+		if at >= 0 {
+			key.entry = found.Entries[at]
+		}
 	}
 
 	return nil
+}
+
+// cells are the columns of a key's row.
+func (k *topKey) cells() []string {
+	listed := "?"
+	if k.Blocked != nil {
+		listed = map[bool]string{true: "yes", false: "-"}[*k.Blocked]
+	}
+	return []string{output.Printable(k.Rule), output.Printable(k.Key), strconv.FormatInt(k.Count, 10), output.Printable(k.Limit), fmt.Sprintf("%.0f%%", 100*k.Share), listed}
 }
 
 func showTop(w io.Writer, form string, keys []*topKey) error {
@@ -148,11 +174,7 @@ func showTop(w io.Writer, form string, keys []*topKey) error {
 		case "plain":
 			b.WriteString(output.Printable(key.Key) + "\n")
 		default:
-			listed := "?"
-			if key.Blocked != nil {
-				listed = map[bool]string{true: "yes", false: "-"}[*key.Blocked]
-			}
-			rows = append(rows, fmt.Sprintf("%s\t%s\t%d\t%s\t%.0f%%\t%s", output.Printable(key.Rule), output.Printable(key.Key), key.Count, key.Limit, 100*key.Share, listed))
+			rows = append(rows, strings.Join(key.cells(), "\t"))
 		}
 	}
 

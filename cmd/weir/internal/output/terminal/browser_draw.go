@@ -1,0 +1,137 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+
+	"weir/cmd/weir/internal/output"
+)
+
+const (
+	marker   = "> " // before the chosen row
+	unmarked = "  "
+	reversed = "\x1b[7m"
+)
+
+// room returns how many rows, or lines of a page, fit.
+func (b *Browser) room() int {
+	taken := 2 // the titles and the keys
+	if b.page == nil {
+		taken += len(b.table.Head)
+		if b.table.Note != "" {
+			taken++
+		}
+	}
+	return max(1, b.rows-taken)
+}
+
+// draw returns the lines of the screen.
+func (b *Browser) draw() []string {
+	b.arrange()
+	screen := output.Screen{Columns: b.columns, Colors: b.Colors}
+	var lines []string
+	keys := "up, down  Enter: open  s: sort  /: filter  p: pause  q: leave"
+	if b.page != nil {
+		lines, keys = b.drawPage(screen), "up, down  Esc: back  Ctrl-C: leave"
+	} else {
+		lines = b.drawRows(screen)
+	}
+	if b.typing {
+		keys = "filter: " + b.filter + "_  Enter: keep it  Esc: show all"
+	}
+	for len(lines) < b.rows-1 {
+		lines = append(lines, "")
+	}
+	if b.rows < 2 {
+		return []string{screen.Line(keys, output.Plain)}
+	}
+	return append(lines[:b.rows-1], screen.Line(keys, output.Plain))
+}
+
+func (b *Browser) drawRows(screen output.Screen) (lines []string) {
+	for i, head := range b.table.Head {
+		if i == 0 {
+			head += b.state()
+		}
+		lines = append(lines, screen.Line(head, output.Plain))
+	}
+	if b.table.Note != "" {
+		lines = append(lines, screen.Line(b.table.Note, output.Yellow))
+	}
+
+	// The chosen row stays on the screen.
+	chosen, room := b.index(), b.room()
+	b.top = max(0, min(b.top, len(b.shown)-room, max(chosen, 0)))
+	if chosen >= b.top+room {
+		b.top = chosen - room + 1
+	}
+	visible := b.shown[b.top:min(len(b.shown), b.top+room)]
+	cells := []string{unmarked + strings.Join(b.table.Title, "\t")}
+	for i := range visible {
+		mark := unmarked
+		if b.top+i == chosen {
+			mark = marker
+		}
+		cells = append(cells, mark+strings.Join(visible[i].Cells, "\t"))
+	}
+
+	var text strings.Builder
+	output.Table(&text, cells)
+	for i, line := range strings.Split(strings.TrimRight(text.String(), "\n"), "\n") {
+		switch {
+		case i == 0:
+			line = screen.Line(line, output.Plain)
+		case b.top+i-1 == chosen && b.Colors:
+			line = reversed + screen.Line(line, visible[i-1].Color)
+		default:
+			line = screen.Line(line, visible[i-1].Color)
+		}
+		lines = append(lines, line)
+	}
+	if len(b.shown) == 0 && len(b.table.Rows) > 0 {
+		lines = append(lines, screen.Line(unmarked+"No row has this text.", output.Plain))
+	}
+	return lines
+}
+
+// state describes which rows are shown, and in which order.
+func (b *Browser) state() string {
+	text := "  (by " + b.Orders[b.order].Name
+	if b.filter != "" {
+		text += fmt.Sprintf(", %d of %d with %q", len(b.shown), len(b.table.Rows), b.filter)
+	}
+	if b.paused {
+		text += ", paused"
+	}
+	return text + ")"
+}
+
+func (b *Browser) drawPage(screen output.Screen) []string {
+	p := b.page
+	var all []string
+	for _, line := range p.lines {
+		all = append(all, wrapped(line, b.columns)...)
+	}
+	p.length = len(all)
+	p.top = max(0, min(p.top, len(all)-b.room()))
+	lines := []string{screen.Line(strings.Join(p.row.Cells, "  "), p.row.Color)}
+	return append(lines, all[p.top:min(len(all), p.top+b.room())]...)
+}
+
+// wrapped breaks a line at its last spaces before the end of the screen; the rest is indented.
+func wrapped(line string, columns int) (lines []string) {
+	const indent = "      "
+	rest := []rune(line)
+	for len(rest) > columns && columns > 2*len(indent) {
+		end := columns
+		for i := columns; i > len(indent) && i > columns/2; i-- {
+			if rest[i] == ' ' {
+				end = i
+				break
+			}
+		}
+		lines = append(lines, string(rest[:end]))
+		rest = append([]rune(indent), []rune(strings.TrimLeft(string(rest[end:]), " "))...)
+	}
+	return append(lines, string(rest))
+}

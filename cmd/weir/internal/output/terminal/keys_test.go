@@ -1,0 +1,54 @@
+package terminal
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// Keys are what was pressed, whatever comes before and after; unknown sequences are no keys, and a character that is not
+// complete waits.
+func TestKeys(t *testing.T) {
+	for sent, want := range map[string][]Key{
+		"q": {"q"}, "\x1b": {Escape}, "\x1b[A\x1bOBj": {Up, Down, "j"}, "\x1b[5~\x1b[6~": {PageUp, PageDown}, "\x03": {Interrupt},
+		"\x7f\r": {Backspace, Enter}, "Zö日": {"Z", "ö", "日"}, "\x1b[200~x": {"", "x"}, "\x1b[": {""}, "\x1bq": {Escape, "q"}, "\xff\x00a": {"�", "a"},
+	} {
+		keys, rest := keysIn([]byte(sent))
+		if !slices.Equal(keys, want) || len(rest) > 0 {
+			t.Errorf("%q: %q, rest %q", sent, keys, rest)
+		}
+	}
+	if keys, rest := keysIn([]byte("a\xe6\x97")); len(keys) != 1 || string(rest) != "\xe6\x97" {
+		t.Errorf("%q, rest %q", keys, rest)
+	}
+}
+
+// Whatever is sent, reading ends, and the rest is shorter than a character.
+func FuzzKeys(f *testing.F) {
+	f.Add([]byte("\x1b[1;5A日\x1b"))
+	f.Fuzz(func(t *testing.T, sent []byte) {
+		if _, rest := keysIn(sent); len(rest) >= utf8.UTFMax {
+			t.Errorf("rest %q", rest)
+		}
+	})
+}
+
+// Lines of a page fit the screen, and nothing of them is lost.
+func TestWrapped(t *testing.T) {
+	const line = "On the list: 203.0.113.7 by per-ip, until 3 Mar 2036 09:10 (3387d8h left) (11 hits broke 10/min)."
+	for _, columns := range []int{20, 40, 80, 200} {
+		lines := wrapped(line, columns)
+		for _, one := range lines {
+			if utf8.RuneCountInString(one) > columns {
+				t.Errorf("%d: %q", columns, one)
+			}
+		}
+		if got := strings.Join(strings.Fields(strings.Join(lines, " ")), ""); got != strings.ReplaceAll(line, " ", "") {
+			t.Errorf("%d: %q", columns, lines)
+		}
+	}
+	if lines := wrapped(strings.Repeat("x", 50), 20); len(lines) != 4 {
+		t.Errorf("%q", lines)
+	}
+}
