@@ -89,3 +89,44 @@ func TestARunShowsWhy(t *testing.T) {
 		t.Errorf("the evidence is %+v", got)
 	}
 }
+
+// Two users with names made for it, blocked at the same instant: the history has the block of each, with its requests.
+func TestARunShowsEachOfTwoUsersOfOneInstant(t *testing.T) {
+	rules := "[{name: per-user, key: user, limits: [3/min], block: {for: 1h}}, {name: ready, key: ip, match: path == \"/ready\", limits: [1/min]}]"
+	folder, enforcer := attemptsIn(t, rules, "")
+	config, log := filepath.Join(folder, "weir.yaml"), filepath.Join(folder, "access.log")
+	// The xxhash64 of these with anything after them is the same.
+	const pad, rest = "uxxxxxxxxxxxxxxxxxxxxxx", "0123456789abcdef01234567"
+	users := []string{pad + "O3OeqxuB" + rest + "noHbr1XZ" + rest, pad + "bPy8cq6E" + rest + "OSusnNCt" + rest}
+	at := time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700")
+	var lines strings.Builder
+	for n, user := range users {
+		for range 4 {
+			fmt.Fprintf(&lines, "203.0.113.%d - %s [%s] \"GET /of-%d HTTP/1.1\" 200 2 \"-\" \"curl\"\n", n, user, at, n)
+		}
+	}
+	for range 2 {
+		fmt.Fprintf(&lines, "203.0.113.9 - - [%s] \"GET /ready HTTP/1.1\" 200 2 \"-\" \"curl\"\n", at)
+	}
+	if err := os.WriteFile(log, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	p := start(t, "run", "--config", config)
+	awaitAnswer(t, p, enforcer, "203.0.113.9", http.StatusTooManyRequests)
+	for n, user := range users {
+		for _, asks := range []struct{ command, shows string }{{"history", "blocked"}, {"explain", fmt.Sprintf("GET /of-%d ", n)}} {
+			var stdout, stderr locked.Buffer
+			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+				stdout, stderr = locked.Buffer{}, locked.Buffer{}
+				run([]string{"weir", asks.command, user, "--config", config}, strings.NewReader(""), &stdout, &stderr)
+				if strings.Contains(stdout.String(), asks.shows) {
+					break
+				}
+			}
+			if !strings.Contains(stdout.String(), asks.shows) {
+				t.Errorf("%s %s shows %s%s", asks.command, user, stdout.String(), stderr.String())
+			}
+		}
+	}
+}

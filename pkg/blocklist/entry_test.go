@@ -18,7 +18,7 @@ const at = 1523946311_000 // 2018-04-17T06:25:11Z
 // entry is a typical verdict.
 func entry() *Entry {
 	return &Entry{
-		ID: ID("per-ip", "203.0.113.7", at, 1), Rule: "per-ip", Key: "203.0.113.7", Fields: map[string]string{"ip": "203.0.113.7"},
+		ID: "a8db0922c11bcce6", Rule: "per-ip", Key: "203.0.113.7", Fields: map[string]string{"ip": "203.0.113.7"},
 		From: at, Until: at + 600_000, Decided: at + 5, Limit: "10/min", Count: 11, Level: 1, By: "weir", Generation: 1, Offset: 4711,
 	}
 }
@@ -65,7 +65,9 @@ func TestBytesStay(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	value, err := entry().Append(nil)
+	e := entry()
+	e.ID = ID(e.Rule, e.Key, e.From, e.Level)
+	value, err := e.Append(nil)
 	if key := RecordKey("per-ip", "203.0.113.7"); err != nil || len(value) > 60 || len(key) > 20 {
 		t.Errorf("%d bytes and %d of the key, %v", len(value), len(key), err)
 	}
@@ -99,8 +101,18 @@ func TestIDTellsEntriesApart(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != 81 || len(ID("a", "b", 1, 1)) != 16 {
+	if len(seen) != 81 || len(ID("a", "b", 1, 1)) != 24 {
 		t.Errorf("%d of 81 ids", len(seen))
+	}
+}
+
+// Clients choose keys. These two have the same xxhash64 at every instant and level: with one id, the events of the second
+// user would have been left out wherever events are known by their id.
+func TestKeysCannotBeMadeToShareAnID(t *testing.T) {
+	const pad, rest = "uxxxxxxxxxxxxxxxxxxxxxx", "0123456789abcdef01234567"
+	one, other := pad+"O3OeqxuB"+rest+"noHbr1XZ"+rest, pad+"bPy8cq6E"+rest+"OSusnNCt"+rest
+	if ID("per-user", one, at, 1) == ID("per-user", other, at, 1) {
+		t.Errorf("%s and %s have the same id", one, other)
 	}
 }
 

@@ -363,6 +363,36 @@ func TestLive(t *testing.T) {
 	}
 }
 
+// Two names that a client has made for it have the same xxhash64, with "per-user" before them: each has its row.
+func TestALiveListHasEachOfTwoUsers(t *testing.T) {
+	s := newStand(t, false).start()
+	if err := s.set.Apply(time.Now().UnixMilli(), changeOf(t, 1, ofIP("203.0.113.5"))); err != nil {
+		t.Fatal(err)
+	}
+	changes, stop := s.follow("q=xxx")
+	defer stop()
+	const pad, rest = "uxxxxxxxxxxxxxxxxxxxxxx", "0123456789abcdef01234567"
+	var all []blocklist.Change
+	for at, user := range []string{pad + "O3OeqxuB" + rest + "noHbr1XZ" + rest, pad + "bPy8cq6E" + rest + "OSusnNCt" + rest} {
+		all = append(all, changeOf(t, int64(at+2), verdict("per-user", user, map[string]string{"user": user})))
+	}
+	if err := s.set.Apply(time.Now().UnixMilli(), all...); err != nil {
+		t.Fatal(err)
+	}
+
+	places := map[string]bool{}
+	for deadline := time.After(10 * time.Second); len(places) < 2; {
+		select {
+		case one := <-changes:
+			for _, r := range one.Rows {
+				places[r.Place] = true
+			}
+		case <-deadline:
+			t.Fatalf("the list has %d rows for two users", len(places))
+		}
+	}
+}
+
 // A live list ends with its session.
 func TestALiveListEndsWithItsKey(t *testing.T) {
 	s := newStand(t, true).start()

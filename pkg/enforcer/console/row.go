@@ -1,14 +1,13 @@
 package console
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"weir/internal/address"
 	"weir/internal/keytext"
@@ -31,14 +30,11 @@ type row struct {
 	ID    string `json:"id"`
 }
 
-// placeOf names the record of an entry.
+// placeOf names the record of an entry. Clients choose keys, and must not find two with one name: the page would show one
+// of them only.
 func placeOf(rule, key string) string {
-	var b [8]byte
-	sum := xxhash.Sum64String(rule + "\x00" + key)
-	for i := range b {
-		b[i] = byte(sum >> (8 * i))
-	}
-	return hex.EncodeToString(b[:])
+	sum := sha256.Sum256([]byte(rule + "\x00" + key))
+	return hex.EncodeToString(sum[:16])
 }
 
 // targetOf returns the key of an entry as people type it: with the name of its field unless it is an address.
