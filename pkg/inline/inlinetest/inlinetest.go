@@ -44,6 +44,7 @@ func Run(t *testing.T, open func(t *testing.T) *Place) {
 		{"at once for longer than can be settled", leaseOverSettle},
 		{"many callers at once", atOnceCallers},
 		{"a request counts once", once},
+		{"a request counts for keys that were made alike", onceOfMadeKeys},
 		{"many ask about one request", onceForMany},
 		{"limits lowered and raised", otherLimits},
 		{"peek", peek},

@@ -2,6 +2,7 @@ package inlinetest
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -121,6 +122,22 @@ func once(t *testing.T, p *Place) {
 	}
 	if v := r.ask("refused", of(posts, "b", 1)); !v.Admitted || v.Taken[0].Remaining != 4 {
 		t.Errorf("what was refused has counted: %+v", v)
+	}
+}
+
+// onceOfMadeKeys: a client chooses a part of a key, as its agent, so that the xxhash64 of both keys with their rules is
+// the same. Both count.
+func onceOfMadeKeys(t *testing.T, p *Place) {
+	quota, agents := perHour(t, "quota", 2), perHour(t, "per-agent", 5)
+	r := requests{TB: t, all: p.processes(2, Options{Rule: Rules{quota, agents}.Find})}
+	const client, made = "203.0.113.7", "203.0.113.7 RfDwgYIesB0iuuXGZ"
+	for n, admitted := range []bool{true, true, false} {
+		if v := r.ask(fmt.Sprint("request ", n), of(quota, client, 1), of(agents, made, 1)); v.Admitted != admitted {
+			t.Errorf("request %d: %+v", n, v)
+		}
+	}
+	if v := askFor(t, r.all[0], of(quota, client, 0), of(agents, made, 0)); v.Taken[0].Remaining != 0 || v.Taken[1].Remaining != 3 {
+		t.Errorf("what remains: %+v", v)
 	}
 }
 

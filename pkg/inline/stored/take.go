@@ -2,13 +2,12 @@ package stored
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"weir/pkg/inline"
 )
@@ -241,11 +240,13 @@ func (s *Store) newID(group uint16) (id inline.ID) {
 
 func groupOfID(id inline.ID) uint16 { return binary.BigEndian.Uint16(id[6:]) }
 
-// recordOf is the name of the cell of an attempt: that by which it is found, or that for one of its keys.
+// recordOf is the name of the cell of an attempt: that by which it is found, or that for one of its keys. Clients choose
+// keys. So a key is named by a hash in which no one finds two keys with one name: the second would not be counted.
 func recordOf(id inline.ID, key string) string {
-	b := append(append(make([]byte, 0, 25), 'a'), id[:]...)
+	b := append(append(make([]byte, 0, 33), 'a'), id[:]...)
 	if key != "" {
-		b = binary.BigEndian.AppendUint64(b, xxhash.Sum64String(key))
+		sum := sha256.Sum256([]byte(key))
+		b = append(b, sum[:16]...)
 	}
 	return string(b)
 }
