@@ -2,6 +2,8 @@ package notify
 
 import (
 	"encoding/json"
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -284,5 +286,25 @@ func TestWhoGetsWhat(t *testing.T) {
 		if got := test.r.wants(test.e); got != test.want {
 			t.Errorf("%v %v %v: %s of %s: %v", test.r.Events, test.r.Rules, test.r.Orders, test.e.Event, test.e.Rule, got)
 		}
+	}
+}
+
+// The text of a receiver's answer is shown to people: nothing of it is invisible, or changes what is around it.
+func TestAnswersAreShownAsText(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		if conn, err := listener.Accept(); err == nil {
+			_, _ = conn.Read(make([]byte, 4096))
+			fmt.Fprint(conn, "HTTP/1.1 500 no\x1b[31m\u202e\r\nContent-Length: 9\r\n\r\nx\u202ey\x1bz\r\n")
+			conn.Close()
+		}
+	}()
+	_, err = hook("http://"+listener.Addr().String()).Send(t.Context(), messageOf(event("a")))
+	if want := "it answered 500 no\ufffd[31m\ufffd x\ufffdy\ufffdz"; err == nil || err.Error() != want {
+		t.Errorf("%q, want %q", err, want)
 	}
 }

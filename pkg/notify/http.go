@@ -71,7 +71,7 @@ func (s *Server) post(ctx context.Context, suffix, contentType, id string, body 
 
 	// A longer answer is not read, nor one that does not end.
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	answer = strings.TrimSpace(response.Status + " " + plain(string(text)))
+	answer = plain(strings.TrimSpace(response.Status + " " + string(text)))
 	return answer, answered(response, answer)
 }
 

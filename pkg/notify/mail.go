@@ -2,6 +2,7 @@ package notify
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -98,11 +99,11 @@ func (s *Mail) client(ctx context.Context) (*mail.Client, error) {
 	if end, ok := ctx.Deadline(); ok {
 		options = append(options, mail.WithTimeout(max(time.Millisecond, time.Until(end))))
 	}
+	dial := dialUntil(ctx)
 	if s.TLS == MailImplicit {
-		options = append(options, mail.WithSSL())
-	} else {
-		options = append(options, mail.WithDialContextFunc(dialUntil(ctx)))
+		dial = encrypted(dial, secure)
 	}
+	options = append(options, mail.WithDialContextFunc(dial))
 	if s.User != "" {
 		password, err := secret(s.PasswordFile)
 		if err != nil {
@@ -117,7 +118,7 @@ func (s *Mail) policy() mail.TLSPolicy {
 	switch s.TLS {
 	case MailStartTLS:
 		return mail.TLSMandatory
-	case MailOffered:
+	case MailOffered, MailImplicit: // with MailImplicit the library looks whether the connection is encrypted
 		return mail.TLSOpportunistic
 	}
 	return mail.NoTLS
@@ -128,11 +129,45 @@ func (s *Mail) policy() mail.TLSPolicy {
 func dialUntil(outer context.Context) mail.DialContextFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
-		if err == nil {
-			context.AfterFunc(outer, func() { conn.Close() })
+		if err != nil {
+			return nil, err
 		}
-		return conn, err
+		context.AfterFunc(outer, func() { conn.Close() })
+		return &brief{conn, maxReplies}, nil
 	}
+}
+
+// encrypted connects with TLS.
+func encrypted(dial mail.DialContextFunc, c *tls.Config) mail.DialContextFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		secure := tls.Client(conn, c)
+		return secure, secure.HandshakeContext(ctx)
+	}
+}
+
+// maxReplies is how many bytes a mail server may send about one mail.
+const maxReplies = 256 << 10
+
+var errManyReplies = errors.New("the mail server sends replies without end")
+
+// A brief connection ends after a number of bytes: the library keeps a reply in memory, however long it is.
+type brief struct {
+	net.Conn
+	left int
+}
+
+// Read reads what may still come.
+func (b *brief) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errManyReplies
+	}
+	n, err := b.Conn.Read(p[:min(len(p), b.left)])
+	b.left -= n
+	return n, err
 }
 
 // message makes a mail. The library encodes header fields, and refuses addresses with line breaks.

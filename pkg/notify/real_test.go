@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/json"
@@ -285,6 +286,59 @@ func TestMailServersThatMisbehave(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 		<-served // because the connection was closed
+	}
+}
+
+// Of a mail server that sends without end, little is read, encrypted or not.
+func TestRepliesOfMailServersAreBounded(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	certificate(t, folder)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		hello, flood string
+		way          MailTLS
+	}{
+		"a line":                  {"", strings.Repeat("2", 64<<10), MailOffered},
+		"lines":                   {"", strings.Repeat("220-mail\r\n", 6<<10), MailOffered},
+		"extensions":              {"220 mail\r\n", strings.Repeat("250-SIZE\r\n", 6<<10), MailStartTLS},
+		"lines over implicit TLS": {"", strings.Repeat("220-mail\r\n", 6<<10), MailImplicit},
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		if test.way == MailImplicit {
+			listener = tls.NewListener(listener, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12})
+		}
+		sent := make(chan int)
+		go func() {
+			conn, err := listener.Accept()
+			if err != nil {
+				close(sent)
+				return
+			}
+			total, err := fmt.Fprint(conn, test.hello)
+			for err == nil && total < 64<<20 {
+				var n int
+				n, err = fmt.Fprint(conn, test.flood)
+				total += n
+			}
+			conn.Close()
+			sent <- total
+		}()
+		r := to("ops", &Mail{Server: listener.Addr().String(), From: "a@example.com", To: []string{"b@example.com"}, TLS: test.way, CA: filepath.Join(folder, "cert.pem")})
+		r.Timeout = time.Minute
+		if _, err := r.Try(t.Context(), messageOf(event("a"))); err == nil || !strings.Contains(err.Error(), "without end") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if n := <-sent; n >= 64<<20 { // the rest is in the kernel's buffers
+			t.Errorf("%s: it could send %d bytes", name, n)
+		}
 	}
 }
 
