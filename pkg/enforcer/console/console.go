@@ -15,7 +15,7 @@
 // unix socket that is reading. Orders need a session, the session's token, and a request of the console's own pages.
 //
 // Bounds: 1,000 sessions, 256 live lists, 4 searches at a time, 50 entries a page and a change of a live list, 4
-// changes a second. A search looks at the complete list once; nothing of it is kept.
+// changes a second. Half as many live lists as there are processors read the list at a time. A search looks at the complete list once; nothing of it is kept.
 //
 // Handle starts nothing, and no goroutine is started here.
 package console
@@ -25,6 +25,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"runtime"
 	"time"
 
 	"weir/internal/keys"
@@ -79,6 +80,7 @@ type Console struct {
 
 	searching *limited.Places
 	streaming *limited.Places
+	following chan struct{} // live lists that read changes
 	totals    totals
 }
 
@@ -94,7 +96,7 @@ func New(c Config) *Console {
 		c.Now = time.Now
 	}
 	console := &Console{config: c, mux: http.NewServeMux(), sessions: newSessions(c.Keys, c.Now), failures: newFailures(c.Now), faults: telemetry.NewFaults(c.Logger),
-		searching: limited.NewPlaces(maxSearching), streaming: limited.NewPlaces(maxStreaming)}
+		searching: limited.NewPlaces(maxSearching), streaming: limited.NewPlaces(maxStreaming), following: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	console.routes()
 	return console
 }

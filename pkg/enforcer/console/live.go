@@ -48,6 +48,12 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, _ *visitor) error
 	}
 	defer leave()
 
+	f := &feed{console: c, query: q, at: c.config.Set.Version(), orders: map[string]bool{}}
+	from := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("from"))
+	if at, err := blocklist.ParseVersion(from); err == nil && from != "" {
+		f.at = at
+	}
+
 	w = limited.Answer(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -56,11 +62,6 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, _ *visitor) error
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	f := &feed{console: c, query: q, at: c.config.Set.Version(), orders: map[string]bool{}}
-	from := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("from"))
-	if at, err := blocklist.ParseVersion(from); err == nil && from != "" {
-		f.at = at
-	}
 	f.run(ctx, w, func() bool {
 		_, err := c.visitor(r)
 		return err == nil
@@ -89,7 +90,10 @@ func (f *feed) run(ctx context.Context, w http.ResponseWriter, may func() bool) 
 			return
 		}
 
-		next := f.next()
+		next, ok := f.nextInTurn(ctx)
+		if !ok {
+			return
+		}
 		newest := f.console.count().sums
 		if next != nil || newest != totals {
 			if next == nil {
@@ -122,6 +126,19 @@ func flush(w http.ResponseWriter, text string) error {
 		return err
 	}
 	return http.NewResponseController(w).Flush()
+}
+
+// nextInTurn returns next, for a few live lists at a time: each decodes up to liveChanges entries, and all of them
+// together would take gigabytes when many keys are blocked at once. It is not ok when the context is done.
+func (f *feed) nextInTurn(ctx context.Context) (_ *change, ok bool) {
+	turns := f.console.following
+	select {
+	case turns <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	defer func() { <-turns }()
+	return f.next(), true
 }
 
 // next returns what has changed since the last call; nil is nothing that the page shows.
