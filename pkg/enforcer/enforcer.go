@@ -129,6 +129,7 @@ type Enforcer struct {
 	finding    *limited.Places // places for searches of the list
 	replaying  *limited.Places // the place for a question about other limits
 	listing    *limited.Places // places for answers with the complete list
+	exporting  *limited.Places // places for exports of events
 	catchingUp *limited.Places // places for answers with many changes
 	turns      turns
 	tally      *tally.Tally
@@ -156,7 +157,7 @@ func Open(c Config) (*Enforcer, error) {
 		config: c, plain: anyEdge(c.Refusal),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), replaying: limited.NewPlaces(1), listing: limited.NewPlaces(maxListing),
-		catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(), tally: tally.New(c.Now()),
+		exporting: limited.NewPlaces(maxExporting), catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(), tally: tally.New(c.Now()),
 	}
 
 	e.history, e.rows = newHistory(&c, e.faults), newHistoryRows(&c, e.faults)

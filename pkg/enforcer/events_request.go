@@ -16,8 +16,11 @@ import (
 	"weir/pkg/enforcer/past"
 )
 
-// maxExported is how many events an export has at most.
-const maxExported = 100_000
+// Bounds of exports.
+const (
+	maxExported  = 100_000 // events in one
+	maxExporting = 16      // at a time; each has a page of events in memory, for as long as its client reads
+)
 
 // The media types of exports, by the form.
 var exportTypes = map[string]string{"json": "application/x-ndjson", "csv": "text/csv; charset=utf-8", "ecs": "application/x-ndjson", "cef": "text/plain; charset=utf-8"}
@@ -35,14 +38,20 @@ func (e *Enforcer) events(w http.ResponseWriter, r *http.Request) error {
 		return problemf(http.StatusNotFound, "%s", cmp.Or(e.config.NoEvents, "this enforcer keeps no index of events"))
 	}
 
+	if form != "" {
+		leave, err := place(r, e.exporting, "export events")
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return e.export(w, r, q, form)
+	}
+
 	leave, err := place(r, e.finding, "look through the events")
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if form != "" {
-		return e.export(w, r, q, form)
-	}
 	page, err := e.eventsPage(r.Context(), q)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/limited"
 	"weir/pkg/blocklist"
+	"weir/pkg/enforcer/past"
 )
 
 // Answers with the worst entries are kept in memory, so only a few are made at a time.
@@ -139,4 +140,30 @@ func TestAnswersOfFewPlacesAreHurried(t *testing.T) {
 	}()
 	h.until = time.Now().Add(-time.Second)
 	_, _ = h.Write([]byte("more"))
+}
+
+// An export lasts as long as its client reads it. Searches do not wait for exports, nor exports for searches.
+func TestExportsHaveTheirOwnPlaces(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys, c.Events = nil, new(past.Index) })
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	waits := func(path string) bool {
+		w := httptest.NewRecorder()
+		r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, http.NoBody).WithContext(gone))
+		return w.Code == http.StatusServiceUnavailable && strings.Contains(w.Body.String(), "others")
+	}
+	for _, test := range []struct {
+		taken            *limited.Places
+		searches, export bool
+	}{{r.finding, true, false}, {r.exporting, false, true}} {
+		leave := takeAll(t, test.taken)
+		for path, want := range map[string]bool{"/v1/find?key=203.0.113.7": test.searches, "/v1/events": test.searches, "/v1/events?format=csv": test.export} {
+			if got := waits(path); got != want {
+				t.Errorf("%s, searches wait %v: %v", path, test.searches, got)
+			}
+		}
+		for range test.taken.All() {
+			leave()
+		}
+	}
 }

@@ -26,8 +26,8 @@ type eventView struct {
 	At, Key, Link, Rule, By, Why, What, Class, Until string
 }
 
-// events asks the enforcer for events; nil where it has none.
-func (c *Console) events(r *http.Request, v *visitor, query url.Values) *eventsView {
+// events asks the enforcer for events, or returns in a sentence why it has none.
+func (c *Console) events(r *http.Request, v *visitor, query url.Values) (_ *eventsView, why string) {
 	answer := c.ask(r, v, http.MethodGet, "/v1/events", query, nil)
 	var known struct {
 		Events []json.RawMessage
@@ -36,7 +36,7 @@ func (c *Console) events(r *http.Request, v *visitor, query url.Values) *eventsV
 		Behind int
 	}
 	if answer.status != http.StatusOK || json.Unmarshal(answer.body.Bytes(), &known) != nil {
-		return nil
+		return nil, sentence(keytext.Shown(answer.detail()))
 	}
 	shown := &eventsView{Next: known.Next, Oldest: keytext.Shown(known.Oldest), Behind: known.Behind}
 	for _, text := range known.Events {
@@ -49,7 +49,7 @@ func (c *Console) events(r *http.Request, v *visitor, query url.Values) *eventsV
 			shown.Events = append(shown.Events, viewOfEvent(&e, what.Event, what.At))
 		}
 	}
-	return shown
+	return shown, ""
 }
 
 func viewOfEvent(e *blocklist.Entry, what string, at time.Time) *eventView {
@@ -89,17 +89,17 @@ func viewOfEvent(e *blocklist.Entry, what string, at time.Time) *eventView {
 
 // An auditView is what the page Audit shows.
 type auditView struct {
-	EventsKept bool // the enforcer keeps events
-	List       []*eventView
-	Oldest     string
-	Behind     int
-	Key, By    string
-	Rules      []choice
-	Events     []choice
-	Since      []choice
-	Exports    []choice
-	Older      string
-	Filtered   bool
+	Missing  string // why there are no events; empty where there may be
+	List     []*eventView
+	Oldest   string
+	Behind   int
+	Key, By  string
+	Rules    []choice
+	Events   []choice
+	Since    []choice
+	Exports  []choice
+	Older    string
+	Filtered bool
 }
 
 // auditParameters are those of the page that it passes on.
@@ -116,8 +116,9 @@ func (c *Console) audit(w http.ResponseWriter, r *http.Request, v *visitor) erro
 	shown := &auditView{Key: query.Get("key"), By: query.Get("by"), Rules: c.ruleChoices(query.Get("rule")), Filtered: len(query) > 0}
 	shown.Events = choices(query.Get("event"), "", "all events", "ordered", "ordered by people", "lifted", "lifted by people", "blocked", "blocked by rules", "extended", "extended", "corrected", "corrected", "ended", "ended")
 	shown.Since = choices(query.Get("since"), "", "any time", "15m", "last 15 minutes", "1h", "last hour", "24h", "last day", "168h", "last week")
-	if known := c.events(r, v, query); known != nil {
-		shown.EventsKept, shown.List, shown.Oldest, shown.Behind = true, known.Events, known.Oldest, known.Behind
+	known, why := c.events(r, v, query)
+	if shown.Missing = why; known != nil {
+		shown.List, shown.Oldest, shown.Behind = known.Events, known.Oldest, known.Behind
 		if known.Next != "" {
 			next := clone(query)
 			next.Set("after", known.Next)

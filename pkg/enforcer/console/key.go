@@ -118,7 +118,7 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		}
 	}
 	shown.Counts, shown.Faults = c.counts(r, v, key, found.Entries)
-	if events := c.events(r, v, url.Values{"key": {key}, "limit": {"50"}}); events != nil {
+	if events, _ := c.events(r, v, url.Values{"key": {key}, "limit": {"50"}}); events != nil {
 		shown.Events = events.Events
 	}
 	if v.writes {

@@ -205,3 +205,17 @@ func TestOtherLimits(t *testing.T) {
 		t.Error(body)
 	}
 }
+
+// When the enforcer gives no events, the page shows the reason.
+func TestAuditShowsWhyThereAreNoEvents(t *testing.T) {
+	s := newStand(t, false).start()
+	for detail, want := range map[string]string{"4 others look through the events just now: ask again": "4 others look through the events just now: ask again.", "<b>": "&lt;b&gt;"} {
+		s.answer = func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			fmt.Fprint(w, asJSON(t, map[string]string{"detail": detail}))
+		}
+		if status, body, _ := s.get("/console/audit"); status != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%d %s", status, body)
+		}
+	}
+}
