@@ -47,7 +47,7 @@ type Config struct {
 	As  func(ctx context.Context, name string, role keys.Role) context.Context
 	// Admit returns the name of a caller without a session who may read, or an error with the reason.
 	Admit func(r *http.Request) (name string, err error)
-	// Client returns the address that failed log-ins are counted by.
+	// Client returns the address that log-ins are logged with.
 	Client func(r *http.Request) netip.Addr
 	// Keys are the API keys to log in with; nil: no one can log in.
 	Keys *keys.File
@@ -75,7 +75,7 @@ type Console struct {
 	config   Config
 	mux      *http.ServeMux
 	sessions *sessions
-	failures *failures
+	delayed  chan struct{} // answers to failed log-ins
 	faults   *telemetry.Faults
 
 	searching *limited.Places
@@ -95,7 +95,7 @@ func New(c Config) *Console {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	console := &Console{config: c, mux: http.NewServeMux(), sessions: newSessions(c.Keys, c.Now), failures: newFailures(c.Now), faults: telemetry.NewFaults(c.Logger),
+	console := &Console{config: c, mux: http.NewServeMux(), sessions: newSessions(c.Keys, c.Now), delayed: make(chan struct{}, maxDelayed), faults: telemetry.NewFaults(c.Logger),
 		searching: limited.NewPlaces(maxSearching), streaming: limited.NewPlaces(maxStreaming), following: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	console.routes()
 	return console

@@ -2,26 +2,10 @@ package console
 
 import (
 	"net/http"
-	"net/netip"
 	"time"
 
 	"weir/internal/keys"
 )
-
-// Failures are failed log-ins, for tests.
-type Failures struct{ *failures }
-
-// NewFailures makes them.
-func NewFailures(now func() time.Time) Failures { return Failures{newFailures(now)} }
-
-// Wait is how long an address waits.
-func (f Failures) Wait(ip netip.Addr) time.Duration { return f.wait(ip) }
-
-// Note counts a failure.
-func (f Failures) Note(ip netip.Addr) { f.note(ip) }
-
-// Addresses is how many are remembered.
-func (f Failures) Addresses() int { return len(f.all) }
 
 // Sessions are sessions, for tests.
 type Sessions struct{ *sessions }

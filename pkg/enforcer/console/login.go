@@ -4,104 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"weir/internal/keys"
 )
 
-// Bounds of failed log-ins.
+// Bounds of log-ins. Keys are too long to be guessed, and one that is right is accepted at any time: a bound by address
+// would let others with the same address, such as that of a proxy, keep its owner out.
 const (
-	maxFailures   = 10               // of an address within failureTime
-	failureTime   = 10 * time.Minute // counted from the first
-	maxFailing    = 4096             // addresses
 	failureDelay  = time.Second
-	maxDelayed    = 16      // answers that are delayed at the same time
+	maxDelayed    = 16      // answers to failures that are delayed at the same time
 	maxLoginBytes = 8 << 10 // of the form
 )
 
-// Failures are the failed log-ins by address.
-type failures struct {
-	now     func() time.Time
-	delayed chan struct{}
-
-	mu  sync.Mutex
-	all map[netip.Addr]failed
-}
-
-type failed struct {
-	since time.Time
-	count int
-}
-
-func newFailures(now func() time.Time) *failures {
-	return &failures{now: now, delayed: make(chan struct{}, maxDelayed), all: map[netip.Addr]failed{}}
-}
-
-// source is the unit that failures are counted by: an address, and of IPv6 a /64.
-func source(ip netip.Addr) netip.Addr {
-	ip = ip.Unmap().WithZone("")
-	if ip.Is6() {
-		prefix, _ := ip.Prefix(64)
-		return prefix.Addr()
-	}
-	return ip
-}
-
-// wait returns how long an address has to wait for its next attempt.
-func (f *failures) wait(ip netip.Addr) time.Duration {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	one := f.all[source(ip)]
-	if one.count < maxFailures {
-		return 0
-	}
-	return max(0, failureTime-f.now().Sub(one.since))
-}
-
-// note counts a failure.
-func (f *failures) note(ip netip.Addr) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now, from := f.now(), source(ip)
-	if _, known := f.all[from]; !known && len(f.all) >= maxFailing {
-		f.forgetOld(now)
-	}
-	one := f.all[from]
-	if now.Sub(one.since) >= failureTime {
-		one = failed{since: now}
-	}
-	one.count++
-	f.all[from] = one
-}
-
-// forgetOld makes room for an address. When all are recent it forgets any: then so many addresses fail that bounding
-// each of them helps no one.
-func (f *failures) forgetOld(now time.Time) {
-	for from, one := range f.all {
-		if now.Sub(one.since) >= failureTime {
-			delete(f.all, from)
-		}
-	}
-	for from := range f.all {
-		if len(f.all) < maxFailing {
-			return
-		}
-		delete(f.all, from)
-	}
-}
-
 // delay makes the answer to a failure slow. Only a few answers wait at a time: the others would cost connections.
-func (f *failures) delay(r *http.Request) {
+func (c *Console) delay(r *http.Request) {
 	select {
-	case f.delayed <- struct{}{}:
+	case c.delayed <- struct{}{}:
 	default:
 		return
 	}
-	defer func() { <-f.delayed }()
+	defer func() { <-c.delayed }()
 	timer := time.NewTimer(failureDelay)
 	defer timer.Stop()
 	select {
@@ -165,17 +90,10 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 
 	from, next := c.config.Client(r), r.PostForm.Get("next")
-	if wait := c.failures.wait(from); wait > 0 {
-		w.Header().Set("Retry-After", fmt.Sprint(int(wait.Seconds())+1))
-		c.showLogin(w, r, http.StatusTooManyRequests, next, fmt.Sprintf("Too many log-ins from your address failed. Try again in %s.", wait.Round(time.Second)))
-		return
-	}
-
 	key, why := c.keyOf(strings.TrimSpace(r.PostForm.Get("key")))
 	if why != "" {
-		c.failures.note(from)
 		c.faults.Note("login", fmt.Errorf("a log-in at the console failed, from %s: %s", from, why))
-		c.failures.delay(r)
+		c.delay(r)
 		c.showLogin(w, r, http.StatusUnauthorized, next, why)
 		return
 	}

@@ -18,8 +18,6 @@ import (
 	"weir/pkg/blocklist"
 )
 
-func address(text string) netip.Addr { return netip.MustParseAddr(text) }
-
 func numbered(i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 }
