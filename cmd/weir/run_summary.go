@@ -67,6 +67,24 @@ func (t *runSummary) requests() map[string]float64 {
 	return read
 }
 
+// counted returns how many requests were read, and how many entries are in shadow mode.
+func (t *runSummary) counted() (requests, shadow float64) {
+	families, _ := t.metrics.Gather()
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			switch labels := m.GetLabel(); family.GetName() {
+			case "weir_collector_requests_total":
+				requests += m.GetCounter().GetValue()
+			case "weir_enforcer_entries":
+				if labels[0].GetValue() == rule.Shadow.String() { // mode, rule
+					shadow += m.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	return requests, shadow
+}
+
 func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 	status, ok := t.status()["collector"].(collector.Status)
 	if !ok {

@@ -155,6 +155,17 @@ func localPlaces(settings *config.Config) ([]place, error) {
 	return places, nil
 }
 
+// Own makes a client for the enforcer of this process, by its socket if it has one.
+func Own(settings *config.Config) (*Enforcer, error) {
+	var places []place
+	if e := &settings.Enforcer; e.Socket != "" {
+		places = append(places, place{url: "http://weir", socket: e.Socket, named: "enforcer.socket"})
+	} else {
+		places = append(places, place{url: e.TLS.URL(e.Listen), named: "enforcer.listen"})
+	}
+	return newEnforcer(places, "", &clientFile{})
+}
+
 // SharedKey returns the API key that --key-file or the environment names, for the parts next to the enforcer.
 func (f *Flags) SharedKey() (string, error) { return f.key(&clientFile{}, place{}) }
 

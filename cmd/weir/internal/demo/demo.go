@@ -25,7 +25,11 @@ type Site struct {
 	client  http.Client
 	random  *rand.Rand
 	pending float64 // visitors' requests that are due; may be a fraction
+	seen    map[netip.Addr]*tally
 }
+
+// A tally counts the requests of a client.
+type tally struct{ requests, refused int }
 
 const (
 	visitors          = 1000
@@ -59,7 +63,7 @@ func Open() (*Site, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Site{folder: folder, log: filepath.Join(folder, "access.log"), random: rand.New(rand.NewPCG(1, 2))}
+	d := &Site{folder: folder, log: filepath.Join(folder, "access.log"), random: rand.New(rand.NewPCG(1, 2)), seen: map[netip.Addr]*tally{}}
 	if err := os.WriteFile(d.log, nil, 0o644); err != nil {
 		return nil, err
 	}
@@ -123,8 +127,13 @@ func (d *Site) serve(ctx context.Context, client netip.Addr, page, agent string)
 	}
 	method, path, _ := strings.Cut(page, " ")
 	status := http.StatusOK
+	if d.seen[client] == nil {
+		d.seen[client] = &tally{}
+	}
+	d.seen[client].requests++
 	if d.refused(ctx, client, method, path) {
 		status = http.StatusTooManyRequests
+		d.seen[client].refused++
 	}
 	line := fmt.Sprintf("%s - - [%s] \"%s HTTP/1.1\" %d %d \"-\" \"%s\"\n",
 		client, time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700"), page, status, 200+d.random.IntN(5000), agent)

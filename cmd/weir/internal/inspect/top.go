@@ -105,9 +105,12 @@ func (t *topCommand) heaviest(c *cobra.Command, asked *aggregators, number int) 
 
 	inline, err := t.askInline(c, query)
 	keys = append(keys, inline...)
-	slices.SortStableFunc(keys, func(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) })
+	slices.SortStableFunc(keys, byShare)
 	return keys[:min(len(keys), number)], errors.Join(append(faults, err)...)
 }
+
+// byShare puts the keys first that use most of a limit.
+func byShare(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) }
 
 // askInline returns the keys of inline rules, which an enforcer counts.
 func (t *topCommand) askInline(c *cobra.Command, query url.Values) (keys []*topKey, err error) {
