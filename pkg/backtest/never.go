@@ -11,6 +11,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"weir/internal/address"
+	"weir/pkg/rule"
 )
 
 // A KeyList names keys: addresses, prefixes, users, hosts or complete keys, one a line; # begins a comment at the
@@ -131,6 +132,18 @@ func (l *KeyList) findPart(part string) (number int, ok bool) {
 		return number, true
 	}
 	return 0, false
+}
+
+// hide adds the hashes of texts that may be keys of secret rules.
+func (l *KeyList) hide(rules *rule.Set) {
+	if l == nil {
+		return
+	}
+	for number, e := range l.entries {
+		for _, key := range rules.HiddenKeys(e.text) {
+			l.texts[key] = number
+		}
+	}
 }
 
 // judge finds blocked keys that must not be blocked; nil for a nil list. parts splits a rule's key.

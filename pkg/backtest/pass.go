@@ -183,6 +183,7 @@ func (p *pass) report() *Report {
 
 	// Last, because conditions read the rest of the report.
 	r.FailIf = c.FailIf.judge(r)
+	c.Never.hide(c.Rules)
 	r.Never = c.Never.judge(r.Rules, func(i int, key string) map[string]string { return c.Rules.Rules[i].Key.Fields(key) })
 	return r
 }

@@ -2,6 +2,7 @@ package blocklist
 
 import (
 	"net/netip"
+	"slices"
 
 	"weir/internal/address"
 )
@@ -52,8 +53,18 @@ func (w wanted) in(e *Entry) bool {
 	return false
 }
 
-func (f frozen) find(text string, now int64, yield func(Record) bool) {
-	w := parseWanted(text)
+// An eitherWanted is a search by several texts.
+type eitherWanted []wanted
+
+func (w eitherWanted) in(e *Entry) bool {
+	return slices.ContainsFunc(w, func(one wanted) bool { return one.in(e) })
+}
+
+func (f frozen) find(text string, others []string, now int64, yield func(Record) bool) {
+	w := eitherWanted{parseWanted(text)}
+	for _, other := range others {
+		w = append(w, parseWanted(other))
+	}
 	f.inForce(now, func(h Held) bool {
 		if o := h.Order(); o != nil {
 			return !w.in(o.Entry()) || yield(Record{Order: o})

@@ -131,8 +131,8 @@ func (s *Set) Orders(nowMilli int64) iter.Seq[*Order] {
 
 // Find yields all active entries and orders that match a text: an address or a prefix (entries over it, and within it),
 // a field with its value (user:alice), or the complete key of an entry.
-func (s *Set) Find(text string, nowMilli int64) iter.Seq[Record] {
-	return func(yield func(Record) bool) { s.freeze().find(text, nowMilli, yield) }
+func (s *Set) Find(text string, nowMilli int64, others ...string) iter.Seq[Record] {
+	return func(yield func(Record) bool) { s.freeze().find(text, others, nowMilli, yield) }
 }
 
 func (s *Set) freeze() frozen {

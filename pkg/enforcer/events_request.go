@@ -52,12 +52,34 @@ func (e *Enforcer) events(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer leave()
+	if q.Key, err = e.keyOfEvents(r.Context(), q.Key); err != nil {
+		return err
+	}
 	page, err := e.eventsPage(r.Context(), q)
 	if err != nil {
 		return err
 	}
 	writeJSON(hurry(w), http.StatusOK, page)
 	return nil
+}
+
+// keyOfEvents returns the key to search for. A key without events that may have a secret in it is searched for by its
+// hash.
+func (e *Enforcer) keyOfEvents(ctx context.Context, typed string) (string, error) {
+	hidden := e.ruling.Load().Rules.HiddenKeys(typed)
+	if typed == "" || len(hidden) == 0 {
+		return typed, nil
+	}
+	for _, key := range append([]string{typed}, hidden...) {
+		page, err := e.eventsPage(ctx, past.Query{Key: key, Limit: 1})
+		if err != nil {
+			return "", err
+		}
+		if len(page.Events) > 0 {
+			return key, nil
+		}
+	}
+	return typed, nil
 }
 
 // eventsPage asks for a page, and leaves half of the processors to checks.
@@ -75,7 +97,10 @@ func (e *Enforcer) eventsPage(ctx context.Context, q past.Query) (*past.Page, er
 }
 
 // export answers with a stream of events. When there are more, the trailer Weir-Next has where they begin.
-func (e *Enforcer) export(w http.ResponseWriter, r *http.Request, q past.Query, form string) error {
+func (e *Enforcer) export(w http.ResponseWriter, r *http.Request, q past.Query, form string) (err error) {
+	if q.Key, err = e.keyOfEvents(r.Context(), q.Key); err != nil {
+		return err
+	}
 	left := cmp.Or(q.Limit, maxExported)
 	q.Limit = min(left, past.MaxLimit)
 	page, err := e.eventsPage(r.Context(), q)

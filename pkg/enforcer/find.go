@@ -36,6 +36,7 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
+	q.hidden = e.ruling.Load().Rules.HiddenKeys(q.key)
 	leave, err := e.mayFind(r)
 	if err != nil {
 		return err
@@ -77,7 +78,8 @@ func (e *Enforcer) mayFind(r *http.Request) (leave func(), err error) {
 // A findRequest is a search, and the page of its result.
 type findRequest struct {
 	key, rule string
-	after     string // the place of the last entry of the previous page
+	hidden    []string // forms of the key with hashes of secrets
+	after     string   // the place of the last entry of the previous page
 	limit     int
 }
 
@@ -128,7 +130,7 @@ func (q *findRequest) wants(one blocklist.Record) bool {
 // no more than a page in memory.
 func (q *findRequest) page(set *blocklist.Set, now int64) (page []placed, more bool) {
 	first := best[placed]{most: q.limit, compare: func(a, b placed) int { return cmp.Compare(a.place, b.place) }}
-	for one := range set.Find(q.key, now) {
+	for one := range set.Find(q.key, now, q.hidden...) {
 		if !q.wants(one) {
 			continue
 		}

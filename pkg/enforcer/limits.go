@@ -117,7 +117,7 @@ func (e *Enforcer) want(a *asking, said *blocklist.Answer, now int64) {
 	}
 	for _, hit := range a.judge.Inline(&a.request) {
 		a.attempt.add(hit.Rule, e.limitsNow(a.ruling, hit.Rule, now), hit.Key, hit.Cost)
-		a.attempt.note(&a.request)
+		a.note()
 	}
 }
 

@@ -222,8 +222,8 @@ func (q *orderRequest) end(now int64) (int64, error) {
 // lastEnd is the first end that does not fit into records: in the year 2109.
 const lastEnd = 1 << 42
 
-// target returns the target of an order.
-func (q *orderRequest) target() (scope, value string, err error) {
+// target returns the target of an order, with the hash of a secret.
+func (q *orderRequest) target(rules *rule.Set) (scope, value string, err error) {
 	if q.Target == "" {
 		return "", "", problemf(http.StatusBadRequest, "the target is missing: give one such as 203.0.113.7, 10.0.0.0/8 or user:alice")
 	}
@@ -238,7 +238,7 @@ func (q *orderRequest) target() (scope, value string, err error) {
 		return "", "", problemf(http.StatusBadRequest, "methods are known in upper case: write method:%s", method)
 	}
 
-	return scope, value, nil
+	return scope, rules.HiddenValue(scope, value), nil
 }
 
 // order begins an order of a kind; the caller adds the target.
@@ -265,12 +265,12 @@ func lifted(o *blocklist.Order, by, why string, now int64) *blocklist.Order {
 }
 
 // ofOne returns an order for one target.
-func (q *orderRequest) ofOne(kind blocklist.Kind, by string, now int64) (*blocklist.Order, error) {
+func (q *orderRequest) ofOne(kind blocklist.Kind, rules *rule.Set, by string, now int64) (*blocklist.Order, error) {
 	o, err := q.order(kind, by, now)
 	if err != nil {
 		return nil, err
 	}
-	if o.Scope, o.Value, err = q.target(); err != nil {
+	if o.Scope, o.Value, err = q.target(rules); err != nil {
 		return nil, err
 	}
 	return o, checkOrder(o)

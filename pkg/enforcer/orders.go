@@ -160,7 +160,7 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 		return problemf(http.StatusBadRequest, "blocks and allows apply to all rules: leave rule out")
 	}
 
-	order, err := q.ofOne(kind, o.by, o.now)
+	order, err := q.ofOne(kind, e.ruling.Load().Rules, o.by, o.now)
 	if err == nil {
 		err = e.findable(order)
 	}
@@ -219,7 +219,7 @@ func (e *Enforcer) disallow(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	scope, value, err := q.target()
+	scope, value, err := q.target(e.ruling.Load().Rules)
 	if err != nil {
 		return err
 	}

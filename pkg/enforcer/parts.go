@@ -125,7 +125,7 @@ func (e *Enforcer) wantPart(a *asking, part int, p *Part, now int64) error {
 		}
 		want := a.attempt.addHighest(i, e.limitsNow(a.ruling, i, now), hit.Key, cost)
 		a.parts = append(a.parts, partWant{part, want})
-		a.attempt.note(&a.request)
+		a.note()
 	}
 	if p.Rule == "" {
 		for _, hit := range a.judge.Inline(&a.request) {

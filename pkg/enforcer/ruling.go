@@ -147,8 +147,8 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 // prepare makes the question for the list: the request's keys for the rules that may refuse it.
 func (a *asking) prepare() *blocklist.Asked {
 	q := &a.request
-	a.asked.IP, a.asked.User = q.IP, q.User
 	a.asked.Fields, a.asked.Keys, a.keys = a.asked.Fields[:0], a.asked.Keys[:0], a.keys[:0]
+	a.asked.IP, a.asked.User = q.IP, a.hidden("user", q.User)
 	a.addField("host", rule.PlainHost(q.Host))
 	a.addField("path", a.judge.Path(q))
 	a.addField("method", rule.PlainMethod(q.Method))
@@ -180,6 +180,14 @@ func (a *asking) prepare() *blocklist.Asked {
 // addField adds a field that orders may name.
 func (a *asking) addField(name, value string) {
 	if value != "" {
-		a.asked.Fields = append(a.asked.Fields, blocklist.Field{Name: name, Value: value})
+		a.asked.Fields = append(a.asked.Fields, blocklist.Field{Name: name, Value: a.hidden(name, value)})
 	}
+}
+
+// hidden returns the form in which entries have a value of a field, valid until the next check.
+func (a *asking) hidden(name, value string) string {
+	if a.ruling.Rules.Hides(name) {
+		a.keys, value = a.judge.Hide(a.keys, value)
+	}
+	return value
 }

@@ -104,7 +104,7 @@ func (e *Enforcer) wantOne(a *asking, one *oneTake, now int64) (wanted bool, err
 	if wanted {
 		// Two of one key are two attempts, unlike those of two readings of one check.
 		a.attempt.addAlways(i, e.limitsNow(a.ruling, i, now), hit.Key, hit.Cost)
-		a.attempt.note(&a.request)
+		a.note()
 	}
 	return wanted, err
 }

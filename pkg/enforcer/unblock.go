@@ -103,7 +103,7 @@ func (u *unblocked) againNote(now int64) string {
 func (e *Enforcer) liftAll(o *ordering, q *orderRequest, why string) (shown []*blocklist.Entry, ids []string) {
 	shown = []*blocklist.Entry{}
 	var verdicts []*blocklist.Entry
-	for found := range e.config.Set.Find(q.key, o.now) {
+	for found := range e.config.Set.Find(q.key, o.now, e.ruling.Load().Rules.HiddenKeys(q.key)...) {
 		if len(shown) > maxLifted {
 			break // the caller refuses it
 		}
@@ -147,8 +147,8 @@ func (e *Enforcer) allowInstead(r *http.Request, o *ordering, q *orderRequest, a
 
 	// The query of an unblock has no target and no duration of its own.
 	instead := *q
-	instead.Target, instead.For = targetOf(q.key, answer.Lifted), q.allow
-	order, err := instead.ofOne(blocklist.OrderAllow, o.by, o.now)
+	instead.Target, instead.For = targetOf(q.key, answer.Lifted, e.ruling.Load().Rules.HiddenKeys(q.key)), q.allow
+	order, err := instead.ofOne(blocklist.OrderAllow, e.ruling.Load().Rules, o.by, o.now)
 	if err == nil {
 		err = instead.confirmed(order, e.affects(r, order))
 	}
@@ -162,11 +162,13 @@ func (e *Enforcer) allowInstead(r *http.Request, o *ordering, q *orderRequest, a
 }
 
 // targetOf returns the target for a key: a user, for example, when the entries that contain it are of one field.
-func targetOf(key string, holding []*blocklist.Entry) string {
-	if _, _, err := blocklist.ParseTarget(key); err == nil {
-		return key
-	}
+// A secret may look like a target, so its hashes come first.
+func targetOf(key string, holding []*blocklist.Entry, hidden []string) string {
+	_, _, err := blocklist.ParseTarget(key)
 	for _, entry := range holding {
+		if err == nil && !slices.Contains(hidden, entry.Key) {
+			continue
+		}
 		for name, value := range entry.Fields {
 			if len(entry.Fields) == 1 {
 				return name + ":" + value

@@ -21,6 +21,7 @@ type decidingSet struct {
 	Rules   []decidingRule
 	Allows  []decidingAllow
 	Paths   request.PathForm
+	Secret  string `json:",omitempty"` // a hash of the key
 }
 
 type decidingRule struct {
@@ -43,6 +44,7 @@ type decidingRule struct {
 	Queue  string        `json:",omitempty"` // its bound is the last of Limits
 	After  int64         `json:",omitempty"`
 	Within time.Duration `json:",omitempty"`
+	Secret bool          `json:",omitempty"`
 }
 
 type decidingAllow struct {
@@ -53,7 +55,7 @@ type decidingAllow struct {
 
 // fingerprint hashes the deciding parts.
 func fingerprint(s *Set) string {
-	d := decidingSet{Meaning: meaning, Paths: s.Paths}
+	d := decidingSet{Meaning: meaning, Paths: s.Paths, Secret: s.secret.sum()}
 	for _, r := range s.Rules {
 		d.Rules = append(d.Rules, r.deciding())
 	}
@@ -76,7 +78,7 @@ func (r *Rule) deciding() decidingRule {
 		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
-		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits),
+		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret,
 	}
 
 	if r.Queue != nil {

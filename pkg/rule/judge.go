@@ -43,6 +43,8 @@ type Judge struct {
 	counts   [][Reasons]int64
 	hits     []Hit
 	keys     []byte
+	masked   request.Request
+	masks    []byte // texts of masked
 }
 
 // NewJudge makes a Judge of the set.

@@ -13,12 +13,16 @@ import (
 )
 
 // A Key defines the value that a rule counts by: one part of the request, or several.
-type Key struct{ parts []part }
+type Key struct {
+	parts  []part
+	secret *secret // of the parts that are hashed; nil hashes none
+}
 
 type part struct {
 	name string // ip, user, host … or the name of a further field
 	// The number of bits of an address that count.
 	bits4, bits6 int
+	secret       bool // it is hashed
 }
 
 // The number of bits of an address that count by default.
@@ -63,7 +67,7 @@ func (k Key) has(name string) bool {
 func parsePart(word string) (part, error) {
 	if bits, masked := strings.CutPrefix(word, "ip/"); masked {
 		first, second, both := strings.Cut(bits, "+")
-		p := part{"ip", defaultBits4, defaultBits6}
+		p := part{name: "ip", bits4: defaultBits4, bits6: defaultBits6}
 		var err4, err6 error
 		p.bits4, err4 = parseMask(first, 32)
 		if both {
@@ -78,7 +82,7 @@ func parsePart(word string) (part, error) {
 	case word == "":
 		return part{}, errors.New("the key is empty; write what to count by, such as ip or user")
 	case word == "ip":
-		return part{"ip", defaultBits4, defaultBits6}, nil
+		return part{name: "ip", bits4: defaultBits4, bits6: defaultBits6}, nil
 	case word == "bytes" || word == "time":
 		return part{}, fmt.Errorf("%s cannot be a key; count by ip, user, host, path or another field", word)
 	case strings.Contains(word, "/"):

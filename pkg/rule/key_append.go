@@ -32,7 +32,11 @@ func (k Key) append(b []byte, s *subject) (key []byte, ok bool) {
 			b = append(b, ' ')
 		}
 		before := len(b)
-		b = k.parts[i].append(b, s, len(k.parts) > 1)
+		if k.parts[i].secret {
+			b = s.appendHidden(b, k.secret, k.parts[i].name)
+		} else {
+			b = k.parts[i].append(b, s, len(k.parts) > 1)
+		}
 		// A part that is missing makes no key, rather than one with a gap: all requests without the part would share
 		// it.
 		if len(b) == before {

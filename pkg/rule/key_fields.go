@@ -55,7 +55,7 @@ func hexDigit(c byte) byte {
 }
 
 // Canonical is the canonical form of a key that a person typed: addresses and prefixes in the form that the rule counts
-// (an IPv6 address becomes its /64), hosts in lower case, the rest unchanged. A canonical key stays the same.
+// (an IPv6 address becomes its /64), hosts in lower case, secrets as their hashes, the rest unchanged. A canonical key stays the same.
 func (k Key) Canonical(typed string) (string, error) {
 	words := []string{strings.TrimSpace(typed)}
 	if len(k.parts) > 1 {
@@ -70,6 +70,10 @@ func (k Key) Canonical(typed string) (string, error) {
 	for i := range words {
 		if words[i] == "" {
 			return "", fmt.Errorf("the key is empty; write %s", strings.Join(k.Words(), " and "))
+		}
+		if k.parts[i].secret {
+			words[i] = k.canonicalSecret(words[i])
+			continue
 		}
 		switch k.parts[i].name {
 		case "ip":

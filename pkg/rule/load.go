@@ -19,7 +19,10 @@ import (
 // Load reads the rules files of the patterns: paths, or globs such as rules.d/*.yaml, whose files are sorted by name.
 // The error is yamlfile.Faults, all of them.
 func Load(patterns ...string) (*Set, []yamlfile.Fault, error) {
-	l := newLoader()
+	return newLoader().load(patterns)
+}
+
+func (l *loader) load(patterns []string) (*Set, []yamlfile.Fault, error) {
 	for _, path := range l.paths(patterns) {
 		data, err := regular.ReadFile(path)
 		if err != nil {
@@ -133,6 +136,9 @@ type loader struct {
 	allows       []allowIn
 	spelling     *pathsSpec // of the first file that has it
 	usersChecked bool
+	secret       *secretFileSpec // of the first file that has it
+	secretOf     string          // that file
+	lenient      bool            // a secret file that cannot be read is no fault
 	files        []string
 	faults       yamlfile.Faults
 	warnings     yamlfile.Faults
@@ -204,6 +210,7 @@ func (l *loader) decode(file string, data []byte, opts ...yamlfile.Option) {
 func (l *loader) add(file string, spec fileSpec) {
 	l.name = cmp.Or(l.name, file)
 	l.addPaths(spec.Paths)
+	l.addSecret(spec.SecretFile, file)
 	l.usersChecked = l.usersChecked || bool(spec.Users)
 	for i := range spec.Rules {
 		l.rules = append(l.rules, spec.Rules[i].rule())
@@ -235,6 +242,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	}
 
 	l.checkNames()
+	l.hide(set)
 	for i := range l.allows {
 		set.Allows = append(set.Allows, l.allow(&l.allows[i]))
 	}
@@ -249,6 +257,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	// Warnings only for a set without errors: they depend on complete rules.
 	l.claims(set)
 	l.spellings(set)
+	l.exposed(set)
 	for _, allow := range set.Allows {
 		allow.prepare(set.Rules)
 	}
@@ -260,7 +269,9 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	}
 
 	set.allowed, set.files = newAllowed(set.Allows), l.files
-	set.fingerprint = fingerprint(set)
+	if set.secret == nil || set.secret.key != nil {
+		set.fingerprint = fingerprint(set)
+	}
 	return set, l.warnings, nil
 }
 

@@ -16,12 +16,19 @@
 //
 //   - An address is written as netip does: 203.0.113.7, 2001:db8::1; a prefix masked: 203.0.113.0/24. IPv4 inside
 //     IPv6 is IPv4, zones are dropped. ip alone is ip/32+64: IPv4 addresses are bare, IPv6 addresses are their /64.
+//
 //   - A host is in lower case (ASCII) without port, brackets and trailing dot.
+//
 //   - Other text is unchanged, except text that cannot be printed: a backslash is \\, and each byte of a character that
 //     is not printable, or of no character, is \xNN.
+//
 //   - The parts of a list stand in its order with one space between; a space within a part is \x20.
+//
 //   - A key over MaxKeyBytes is its first bytes (cut between characters), "…#", and half of the SHA-256 of the complete
 //     key in hex. "…#" cannot stand in another key: in a value it is escaped.
+//
+//   - In a rule with secret: true, a part that is no address, host, path, method or status is "#" and 20 hex digits of
+//     its HMAC-SHA256 by the key in secret_file. No part stores or shows its value.
 //
 // So two requests have the same key if and only if they have the same parts (except two cut keys with a collision of
 // 128 bits of SHA-256), and Key.Fields returns the parts. A request that lacks a part, or has it empty, has no key.
@@ -59,6 +66,8 @@ type Set struct {
 	inline      []int // indexes of the inline rules
 	fingerprint string
 	allowed     *allowed
+	secret      *secret  // nil when no rule is secret
+	hides       []string // fields whose values are secret
 }
 
 // A Rule defines which requests count, by which key, how many are allowed and what happens then.
@@ -83,6 +92,7 @@ type Rule struct {
 	Try         []window.Algorithm // that judge the attempts of an inline rule too; they decide nothing
 	Queue       *inline.Queue      // of an inline rule; nil without one. Its bound is the last of Limits
 	Evidence    int                // how many of the last requests that counted are kept with an entry; it decides nothing
+	Secret      bool               // users, headers and other fields of its keys are hashed
 
 	match, cost *expression // nil: every request, one hit
 	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs

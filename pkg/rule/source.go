@@ -64,8 +64,19 @@ func anyIsMap(elements []yamlfile.Value) bool {
 
 // Load reads the rules; relative paths are relative to folder.
 func (s *Source) Load(folder string) (*Set, []yamlfile.Fault, error) {
+	return s.load(folder, newLoader())
+}
+
+// LoadToAsk is Load for programs that only ask the parts. They need not be able to read the key of secret rules: without
+// it the set makes no keys of these rules, leaves typed ones to the parts, and has no fingerprint.
+func (s *Source) LoadToAsk(folder string) (*Set, []yamlfile.Fault, error) {
+	l := newLoader()
+	l.lenient = true
+	return s.load(folder, l)
+}
+
+func (s *Source) load(folder string, l *loader) (*Set, []yamlfile.Fault, error) {
 	if s.embedded != nil {
-		l := newLoader()
 		l.add(s.file, *s.embedded)
 		set, warnings, err := l.finish()
 		if set != nil {
@@ -81,5 +92,5 @@ func (s *Source) Load(folder string) (*Set, []yamlfile.Fault, error) {
 		}
 	}
 
-	return Load(patterns...)
+	return l.load(patterns)
 }

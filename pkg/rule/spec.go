@@ -18,6 +18,8 @@ type fileSpec struct {
 	Allow []allowSpec `yaml:"allow"`
 	Paths pathsSpec   `yaml:"paths"`
 	Users usersWord   `yaml:"users"`
+
+	SecretFile secretFileSpec `yaml:"secret_file"`
 }
 
 type ruleSpec struct {
@@ -38,6 +40,7 @@ type ruleSpec struct {
 	Try         trySpec           `yaml:"try"`
 	Queue       queueSpec         `yaml:"queue"`
 	Evidence    evidenceSpec      `yaml:"evidence"`
+	Secret      bool              `yaml:"secret"`
 
 	place, tryPlace yamlfile.Fault
 }
@@ -91,6 +94,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 		place.Faultf("write inline: true, or leave it out", "on_error is for rules that are decided inline")
 	}
 	r.checkTry(v)
+	r.checkSecret(v)
 	if !v.Key("block").Faulty() {
 		r.checkAfter(v)
 	}
@@ -116,7 +120,7 @@ func (r *ruleSpec) rule() *Rule {
 		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
 			After: r.Block.After, Within: time.Duration(r.Block.Within)},
-		Evidence: int(r.Evidence), Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
+		Evidence: int(r.Evidence), Secret: r.Secret, Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
 	}
 
 	for _, then := range r.Block.Then {

@@ -25,6 +25,7 @@ type subject struct {
 	normal       string // the path in that form; valid until the next request
 	normalBytes  []byte // of normal, if it had to be changed
 	normalized   bool   // whether normal is of this request
+	hider        *hider // nil until a secret is hidden
 }
 
 // about makes r the current request.

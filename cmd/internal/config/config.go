@@ -153,7 +153,11 @@ func (c *Config) loadRules(v yamlfile.Value) {
 	if c.missingRules(v.Key("rules")) {
 		return
 	}
-	set, warnings, err := c.Rules.Load(c.loader.folder)
+	load := c.Rules.Load
+	if c.loader.toAsk {
+		load = c.Rules.LoadToAsk
+	}
+	set, warnings, err := load(c.loader.folder)
 	c.loader.warnings = append(c.loader.warnings, warnings...)
 	if err != nil {
 		c.loader.add(err)

@@ -23,12 +23,13 @@ type loader struct {
 	environ  map[string]string
 	siblings []yamlfile.Inner
 	noRules  bool
+	toAsk    bool
 	warnings yamlfile.Faults
 	faults   yamlfile.Faults // in other files than the configuration itself
 }
 
 func newLoader(o Options) loader {
-	r := loader{name: o.File, environ: map[string]string{}, siblings: o.Siblings, noRules: o.NoRules}
+	r := loader{name: o.File, environ: map[string]string{}, siblings: o.Siblings, noRules: o.NoRules, toAsk: o.ToAsk}
 	if o.File != "" {
 		r.folder = filepath.Dir(o.File)
 	}

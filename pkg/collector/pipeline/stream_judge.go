@@ -126,7 +126,7 @@ func (s *Stream) hit(h *rule.Hit, r *request.Request) {
 	}
 
 	if s.copier.on {
-		s.copier.add(s.ruling.evidence[h.Rule], h, r)
+		s.copier.add(s.ruling.evidence[h.Rule], h, s.judge.Masked(r))
 	}
 	s.hits++
 	s.noHitYet = false

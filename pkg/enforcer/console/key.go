@@ -102,6 +102,12 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		return err
 	}
 
+	// A secret that somebody typed does not stay in the page and its address.
+	if hidden := c.hiddenKey(key, found.Entries); hidden != "" {
+		http.Redirect(w, r, keyLink(hidden), http.StatusSeeOther)
+		return nil
+	}
+
 	shown := &keyView{Key: keytext.Shown(key), More: found.Next != ""}
 	if found.Sending != nil {
 		shown.Last = found.Sending.Last.UTC().Format(time.RFC3339)
@@ -223,6 +229,21 @@ func addCounts(all []*countsView, faults []string, status int, body []byte, who 
 		faults = append(faults, text)
 	}
 	return all, faults
+}
+
+// hiddenKey returns the key of an entry that was found by its secret.
+func (c *Console) hiddenKey(typed string, entries []*blocklist.Entry) string {
+	rules := c.config.Rules()
+	if rules == nil {
+		return ""
+	}
+	hidden := rules.HiddenKeys(typed)
+	for _, e := range entries {
+		if slices.Contains(hidden, e.Key) {
+			return e.Key
+		}
+	}
+	return ""
 }
 
 // A ruleKey is a key in the form of a rule.

@@ -3,7 +3,8 @@
 //
 // All yields these active entries: enforced ones, of one field only (the address, the user, …), of rules that cover
 // everything, and all blocks by hand. It leaves out entries of a rule that is paused, in shadow mode here, or unknown,
-// because the requests that an unknown rule covers are not known.
+// because the requests that an unknown rule covers are not known. It also leaves out those of secret fields: their values
+// are hashes, with which no edge compares a request.
 //
 // Allow beats block: allowed prefixes, of orders and of the rules' plain lists, are removed from blocked ones, and the
 // rest of a prefix is as few disjoint prefixes as possible. An allowed user is left out under the user. The package
@@ -76,7 +77,7 @@ type Someone struct {
 // All yields every value that is refused outright, one entry after the other. The rules may be nil.
 func All(list List, rules *rule.Set, nowMilli int64) iter.Seq[Someone] {
 	return func(yield func(Someone) bool) {
-		o := overall{exceptions: exceptionsOf(list, rules, nowMilli)}
+		o := overall{exceptions: exceptionsOf(list, rules, nowMilli), rules: rules}
 		for entry := range list.All(nowMilli) {
 			if !o.each(entry, yield) {
 				return
@@ -88,6 +89,7 @@ func All(list List, rules *rule.Set, nowMilli int64) iter.Seq[Someone] {
 // An overall is the state of one call.
 type overall struct {
 	exceptions *exceptions
+	rules      *rule.Set
 	rest       []netip.Prefix // of one entry
 }
 
@@ -100,7 +102,7 @@ func (o *overall) each(entry *blocklist.Entry, yield func(Someone) bool) bool {
 		if scope == IP {
 			return o.addresses(entry, value, yield)
 		}
-		if isCut(entry.Key) || o.exceptions.allows(entry.Rule, scope, value) {
+		if isCut(entry.Key) || o.rules != nil && o.rules.Hides(scope) || o.exceptions.allows(entry.Rule, scope, value) {
 			return true
 		}
 		return yield(Someone{Scope: scope, Value: value, Entry: entry})

@@ -46,7 +46,7 @@ func (f *Flags) Load() (*config.Config, error) { return f.load(config.Options{})
 func (f *Flags) LoadButRules() (*config.Config, error) { return f.load(config.Options{NoRules: true}) }
 
 func (f *Flags) load(o config.Options) (*config.Config, error) {
-	o.File, o.Set, o.Environ = f.file, f.set, os.Environ()
+	o.File, o.Set, o.Environ, o.ToAsk = f.file, f.set, os.Environ(), true
 	settings, _, err := config.Load(o) // weir check shows warnings
 	return settings, err
 }
