@@ -102,6 +102,21 @@ func ID(rule, key string, from int64, level int) string {
 	return hex.EncodeToString(sum[:12])
 }
 
+// Target is the key as people type it: with the name of its field in a manual entry, unless it is an address. So it is in
+// a verdict whose key could be taken for an address or a field: clients choose some keys, and with a user who is named
+// 203.0.113.0/24, people must not block or let in that network.
+func (e *Entry) Target() string {
+	if e.Order != 0 && e.Order != OrderBlock && e.Order != OrderAllow || len(e.Fields) != 1 || e.Fields[scopeIP] != "" {
+		return e.Key
+	}
+	for name, value := range e.Fields {
+		if _, _, err := ParseTarget(e.Key); e.Order != 0 || err == nil && value == e.Key {
+			return name + ":" + e.Key
+		}
+	}
+	return e.Key
+}
+
 // An instant is written as RFC 3339 in UTC: full seconds without a fraction, all others with three digits; Never as the
 // last second of the year 9999.
 type instant int64

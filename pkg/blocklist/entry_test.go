@@ -116,6 +116,38 @@ func TestKeysCannotBeMadeToShareAnID(t *testing.T) {
 	}
 }
 
+// A key that a client chooses does not stand for an address or for another field.
+func TestTarget(t *testing.T) {
+	ofUser := map[string]string{"user": ""} // the key
+	for _, c := range []struct {
+		key    string
+		fields map[string]string
+		order  Kind
+		want   string
+	}{
+		{"203.0.113.7", map[string]string{"ip": "203.0.113.7"}, 0, "203.0.113.7"},
+		{"2001:db8::/64", map[string]string{"ip": "2001:db8::/64"}, 0, "2001:db8::/64"},
+		{"alice", ofUser, 0, "alice"},
+		{"203.0.113.0/24", ofUser, 0, "user:203.0.113.0/24"},
+		{"::/0", ofUser, 0, "user:::/0"},
+		{"ip:203.0.113.7", ofUser, 0, "user:ip:203.0.113.7"},
+		{"user:alice", ofUser, 0, "user:user:alice"},
+		{`a\x0a:b`, map[string]string{"user": "a\n:b"}, 0, `a\x0a:b`},
+		{"203.0.113.7 /login", map[string]string{"ip": "203.0.113.7", "path": "/login"}, 0, "203.0.113.7 /login"},
+		{"alice", ofUser, OrderBlock, "user:alice"},
+		{"203.0.113.7", map[string]string{"ip": "203.0.113.7"}, OrderAllow, "203.0.113.7"},
+		{"per-ip", map[string]string{"rule": "per-ip"}, OrderPause, "per-ip"},
+	} {
+		e := &Entry{Key: c.key, Fields: c.fields, Order: c.order}
+		if user, ok := c.fields["user"]; ok && user == "" {
+			e.Fields = map[string]string{"user": c.key}
+		}
+		if got := e.Target(); got != c.want {
+			t.Errorf("%s of %v is shown as %s, expected %s", c.key, c.fields, got, c.want)
+		}
+	}
+}
+
 func TestImpossibleEntriesAreRefused(t *testing.T) {
 	for name, change := range map[string]func(*Entry){
 		"no id":           func(e *Entry) { e.ID = "" },

@@ -89,10 +89,10 @@ func (c Counts) lines(most int, q quote) (lines []string) {
 
 // line is an event in a few words.
 func (e *Event) line(q quote) string {
-	key := q(plain(e.Key))
 	if e.Source == blocklist.Manual {
-		return e.orderLine(key, q)
+		return e.orderLine(q(plain(e.Key)), q)
 	}
+	key := q(plain(e.Target()))
 
 	would := ""
 	if e.Mode == blocklist.Shadow {

@@ -53,7 +53,7 @@ func (c *Console) events(r *http.Request, v *visitor, query url.Values) (_ *even
 }
 
 func viewOfEvent(e *blocklist.Entry, what string, at time.Time) *eventView {
-	key := targetOf(e)
+	key := e.Target()
 	if e.Order == blocklist.OrderPardon {
 		key = e.Fields["key"]
 	}

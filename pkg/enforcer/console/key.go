@@ -131,7 +131,7 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		shown.Actions = &actionsView{Token: v.Token(), Targets: targetsOf(key, found.Entries), Key: key, Listed: len(found.Entries) > 0, Back: r.URL.RequestURI()}
 		for _, e := range found.Orders {
 			if e.Order == blocklist.OrderAllow {
-				shown.Actions.Allowed = append(shown.Actions.Allowed, targetOf(e))
+				shown.Actions.Allowed = append(shown.Actions.Allowed, e.Target())
 			}
 		}
 	}

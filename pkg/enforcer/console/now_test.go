@@ -194,6 +194,16 @@ func safePage(t *testing.T, text, body string) {
 	}
 }
 
+// A user who is named as a network is one: the row's page must not let in or block the network.
+func TestAUserNamedAsANetwork(t *testing.T) {
+	const name = "203.0.113.0/24"
+	s := newStand(t, false, ofIP("203.0.113.5"), verdict("per-user", name, map[string]string{"user": name})).start()
+	_, list, _ := s.get("/console/")
+	if !strings.Contains(list, `href="/console/key?key=user%3A203.0.113.0%2F24"`) || !strings.Contains(list, ">user:"+name+"<") || strings.Contains(list, ">"+name+"<") {
+		t.Errorf("the list has no user:%s: %s", name, list)
+	}
+}
+
 // The first paint is small, also with a full page of long keys, and nothing in it needs an exception of the policy.
 func TestFirstPaint(t *testing.T) {
 	var entries []*blocklist.Entry

@@ -37,23 +37,11 @@ func placeOf(rule, key string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// targetOf returns the key of an entry as people type it: with the name of its field unless it is an address.
-func targetOf(e *blocklist.Entry) string {
-	if e.Source == blocklist.Manual && (e.Order == blocklist.OrderBlock || e.Order == blocklist.OrderAllow) {
-		for name := range e.Fields {
-			if name != "ip" {
-				return name + ":" + e.Key
-			}
-		}
-	}
-	return e.Key
-}
-
 func keyLink(key string) string { return root + "key?key=" + url.QueryEscape(key) }
 
 // rowOf makes the row of an entry.
 func rowOf(e *blocklist.Entry, now time.Time, lets *letIn) *row {
-	target := targetOf(e)
+	target := e.Target()
 	r := &row{Place: placeOf(e.Rule, e.Key), Key: keytext.Shown(target), Link: keyLink(target), Rule: keytext.Shown(e.Rule), Why: whyOf(e), ID: keytext.Shown(e.ID),
 		Since: instant(e.From), Left: leftOf(e.Until, now)}
 	if e.Until != blocklist.Never {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weir/internal/keytext"
 	"weir/pkg/blocklist"
 )
 
@@ -237,7 +238,7 @@ func asCEF(e *Event) string {
 		if !strings.HasSuffix(b.String(), "|") {
 			b.WriteByte(' ')
 		}
-		b.WriteString(name + "=" + cefValue.Replace(value))
+		b.WriteString(name + "=" + cefText(value))
 	}
 	milli := func(at int64) string { return strconv.FormatInt(at, 10) }
 
@@ -271,6 +272,25 @@ func asCEF(e *Event) string {
 	}
 	put("cn1Label", "level")
 	put("cn1", strconv.Itoa(e.Level))
+	return b.String()
+}
+
+// cefText escapes a value of the extension. Characters that cannot be printed, for which CEF has no escape, are \\x1b:
+// a NUL can end the line for its reader, and an escape sequence can change a terminal.
+func cefText(value string) string {
+	var b strings.Builder
+	for value != "" {
+		at := strings.IndexAny(value, "\r\n")
+		if at < 0 {
+			at = len(value)
+		}
+		b.WriteString(cefValue.Replace(keytext.Shown(value[:at])))
+		if at < len(value) {
+			b.WriteString(cefValue.Replace(value[at : at+1]))
+			at++
+		}
+		value = value[at:]
+	}
 	return b.String()
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode"
 
 	"weir/pkg/blocklist"
 )
@@ -44,6 +45,9 @@ func TestHostileTextInForms(t *testing.T) {
 		head, extension, _ := strings.Cut(line, "|4|")
 		if strings.Count(line, "\n") != 1 || strings.Contains(line, "\r") || strings.Count(head, "|") != 5 || strings.Contains(extension, " act=forged") {
 			t.Errorf("cef: %q", line)
+		}
+		if strings.ContainsFunc(strings.TrimSuffix(line, "\n"), func(c rune) bool { return !unicode.IsPrint(c) }) {
+			t.Errorf("cef: %q has characters that cannot be printed", line)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func (l *watchLines) add(_ time.Time, changes []watchChange) error {
 		case l.form == "json":
 			err = output.JSON(l.out).Encode(e)
 		case changes[i].refuses():
-			_, err = fmt.Fprintln(l.out, output.Printable(e.Key))
+			_, err = fmt.Fprintln(l.out, e.Plain())
 		}
 
 		if err != nil {

@@ -126,7 +126,7 @@ func (w *listWriter) add(e *shown.Entry) error {
 		}
 		line.row.Cells = string(text)
 	case "plain":
-		line.row.Cells = output.Printable(e.Key)
+		line.row.Cells = e.Plain()
 	default:
 		line.row = w.row(e)
 	}

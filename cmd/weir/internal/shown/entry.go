@@ -18,17 +18,15 @@ type Entry struct{ blocklist.Entry }
 // Blocks reports whether the entry refuses someone, or would in mode enforce. Of manual entries only blocks do.
 func (e *Entry) Blocks() bool { return e.Order == 0 || e.Order == blocklist.OrderBlock }
 
-// Target returns the key as a user types it: with the name of its field unless it is an address.
-func (e *Entry) Target() string {
-	if e.Order != blocklist.OrderBlock && e.Order != blocklist.OrderAllow {
+// Target returns the key as a user types it: with the name of its field where it is needed.
+func (e *Entry) Target() string { return output.Printable(e.Entry.Target()) }
+
+// Plain returns the key for programs: a manual entry's without its field.
+func (e *Entry) Plain() string {
+	if e.Order != 0 {
 		return output.Printable(e.Key)
 	}
-	for name := range e.Fields {
-		if name != "ip" {
-			return output.Printable(name + ":" + e.Key)
-		}
-	}
-	return output.Printable(e.Key)
+	return e.Target()
 }
 
 // RuleName returns the name of the entry's rule.
