@@ -1,10 +1,14 @@
 package daemon
 
 import (
+	"crypto/tls"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+
+	"weir/internal/kafka/kafkatest"
 )
 
 // The console is served at the enforcer's address unless it is off. People log in with their keys; a removed key ends
@@ -65,4 +69,68 @@ func visit(t *testing.T, e *edge, method, path, cookie string, pairs ...string) 
 	}
 	answer.Body.Close()
 	return answer.StatusCode, answer.Header
+}
+
+// A client certificate is enough to read the console. Actions need a log-in as well, whose cookie is for TLS only.
+func TestTheConsoleWithAClientCertificate(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t, newMortal(t).yaml(), "  tls: {cert: client.pem, key: client.key, clients: authority.pem}\n")
+	files, err := kafkatest.NewCertificates(e.folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := tls.LoadX509KeyPair(files.Client, files.ClientKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func(certificates ...tls.Certificate) *http.Client {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: certificates}} //nolint:gosec // the server's check of our certificate is tested
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: overTLS{transport}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
+	e.client = open(own)
+	e.start()
+	ask := func(client *http.Client, method, path, cookie, form string) (status int, header http.Header, body string) {
+		t.Helper()
+		r, err := http.NewRequest(method, "https://"+e.listen+path, strings.NewReader(form))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("Origin", "https://"+e.listen)
+		r.Header.Set("Cookie", cookie)
+		answer, err := client.Do(r)
+		if err != nil {
+			return 0, nil, err.Error()
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		return answer.StatusCode, answer.Header, string(text)
+	}
+
+	status, _, body := ask(e.client, http.MethodGet, "/console/key?key=203.0.113.7", "", "")
+	if status != http.StatusOK || strings.Contains(body, "/console/act") || !strings.Contains(body, `href="/console/login"`) {
+		t.Errorf("with a certificate: %d %s", status, body)
+	}
+	status, header, body := ask(e.client, http.MethodPost, "/console/login", "", "key=writer")
+	if status != http.StatusSeeOther || !strings.Contains(header.Get("Set-Cookie"), "; Secure") {
+		t.Fatalf("the log-in: %d %s", status, body)
+	}
+	cookie, _, _ := strings.Cut(header.Get("Set-Cookie"), ";")
+	if status, _, body := ask(e.client, http.MethodGet, "/console/key?key=203.0.113.7", cookie, ""); status != http.StatusOK || !strings.Contains(body, "/console/act") {
+		t.Errorf("after the log-in: %d %s", status, body)
+	}
+	if status, _, body := ask(open(), http.MethodGet, "/console/", "", ""); status == http.StatusOK {
+		t.Errorf("without a certificate: %s", body)
+	}
+}
+
+// An overTLS sends requests over TLS.
+type overTLS struct{ *http.Transport }
+
+// RoundTrip is that of the transport.
+func (o overTLS) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme = "https"
+	return o.Transport.RoundTrip(r)
 }
