@@ -24,6 +24,8 @@ func TestAPersonLetsAKeyIn(t *testing.T) {
 	s.until("a block arrives", fmt.Sprintf(rowOf, "203.0.113.200"))
 	wait.Until(t, "nginx refuses it", func() bool { return get("203.0.113.200") == http.StatusForbidden })
 
+	s.until("the page counts the refusals", `document.querySelector("[data-figure=refused]").textContent !== "0"`)
+
 	s.do("its page", clickPath(`//td/a[text()="203.0.113.200"]`), shows("h1.mono"))
 	s.screenshot("key")
 	const form = `//form[.//input[@value="unblock"]]`
@@ -106,7 +108,7 @@ func TestFiltersStay(t *testing.T) {
 func TestEveryPageIsLegible(t *testing.T) {
 	s := newStand(t, sample()...)
 	s.login("ann's")
-	for name, page := range map[string]string{"now": "", "groups": "?group=network", "key": "key?key=203.0.113.66", "rules": "rules", "whatif": "whatif?rule=per-ip&limits=20/min&since=6h", "parts": "parts", "audit": "audit", "login": "login", "none": "nothing"} {
+	for name, page := range map[string]string{"now": "", "groups": "?group=network", "refused": "?group=refused", "key": "key?key=203.0.113.66", "rules": "rules", "whatif": "whatif?rule=per-ip&limits=20/min&since=6h", "parts": "parts", "audit": "audit", "login": "login", "none": "nothing"} {
 		for _, scheme := range []string{"light", "dark"} {
 			s.scheme(scheme)
 			for _, width := range []int64{1280, 360} {

@@ -149,8 +149,38 @@ func (c *Console) export(w http.ResponseWriter, r *http.Request, v *visitor) err
 	if !slices.Contains([]string{"csv", "json", "ecs", "cef"}, format) {
 		return problem{http.StatusBadRequest, "The format is csv, json, ecs or cef."}
 	}
-	w = limited.Answer(w)
-	w.Header().Set("Content-Disposition", `attachment; filename="weir-events.`+format+`"`)
-	c.config.API.ServeHTTP(w, c.request(r, v, http.MethodGet, "/v1/events", r.URL.Query(), nil))
+	to := &download{ResponseWriter: limited.Answer(w), name: "weir-events." + format}
+	c.config.API.ServeHTTP(to, c.request(r, v, http.MethodGet, "/v1/events", r.URL.Query(), nil))
+	if to.refused.status != 0 {
+		return problem{to.refused.status, sentence(to.refused.detail())}
+	}
 	return nil
 }
+
+// A download is a file for the browser, unless the API refuses it.
+type download struct {
+	http.ResponseWriter
+	name    string
+	refused answer
+}
+
+// WriteHeader begins the file, or keeps the refusal.
+func (d *download) WriteHeader(status int) {
+	if status != http.StatusOK {
+		d.refused.WriteHeader(status)
+		return
+	}
+	d.Header().Set("Content-Disposition", `attachment; filename="`+d.name+`"`)
+	d.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes to the file, or to the refusal.
+func (d *download) Write(b []byte) (int, error) {
+	if d.refused.status != 0 {
+		return d.refused.Write(b)
+	}
+	return d.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (d *download) Unwrap() http.ResponseWriter { return d.ResponseWriter }

@@ -82,6 +82,7 @@ type Console struct {
 	streaming *limited.Places
 	following chan struct{} // live lists that read changes
 	totals    totals
+	figures   hour
 }
 
 const (

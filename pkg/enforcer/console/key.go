@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -42,6 +43,22 @@ type entryView struct {
 	Limit    string
 	Requests []evidence
 	Counted  int
+
+	Refused     int64  // requests, about; 0 where that is not known
+	LastRefused string // empty where it is not known
+}
+
+// A refusedOf is how many requests an entry has refused.
+type refusedOf struct {
+	Refused     int64
+	LastRefused *time.Time `json:"last_refused"`
+}
+
+func (r refusedOf) last() string {
+	if r.LastRefused == nil {
+		return ""
+	}
+	return r.LastRefused.UTC().Format(time.RFC3339)
 }
 
 // An evidence is one request that counted.
@@ -98,7 +115,10 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		Next            string
 		Sending         *struct{ Last time.Time }
 	}
-	if err := json.Unmarshal(answer.body.Bytes(), &found); err != nil {
+	var refused struct {
+		Entries []refusedOf
+	}
+	if err := errors.Join(json.Unmarshal(answer.body.Bytes(), &found), json.Unmarshal(answer.body.Bytes(), &refused)); err != nil {
 		return err
 	}
 
@@ -113,8 +133,8 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		shown.Last = found.Sending.Last.UTC().Format(time.RFC3339)
 	}
 	now, lets := c.config.Now(), c.count().lets
-	for _, e := range found.Entries {
-		one := &entryView{row: rowOf(e, now, lets), Fields: fieldsOf(e), Limit: keytext.Shown(e.Limit)}
+	for i, e := range found.Entries {
+		one := &entryView{Refused: refused.Entries[i].Refused, LastRefused: refused.Entries[i].last(), row: rowOf(e, now, lets), Fields: fieldsOf(e), Limit: keytext.Shown(e.Limit)}
 		one.Requests, one.Counted = c.evidence(r, v, e.ID)
 		shown.Entries = append(shown.Entries, one)
 	}

@@ -17,6 +17,7 @@ const (
 	liveEvery   = 250 * time.Millisecond // at most one event
 	liveChanges = 8 << 10                // that are read for an event
 	quietEvery  = 15 * time.Second       // a comment, so that a connection that is gone is noticed
+	figureEvery = 10 * time.Second
 )
 
 // A change is one event of a live list.
@@ -26,6 +27,8 @@ type change struct {
 	Left   int      `json:"left"`   // changes that were left out, because there are more than a page has rows
 	Totals *sums    `json:"totals"` // of the complete list
 	Again  bool     `json:"again"`  // changes are not known: load the page again
+
+	Figures *figures `json:"figures,omitempty"`
 }
 
 // A feed follows the list for one page.
@@ -34,10 +37,11 @@ type feed struct {
 	query   *query
 	at      blocklist.Version
 	orders  map[string]bool // ids of orders that were sent before the log has brought them
+	figures func() *figures // nil where there are none
 }
 
 // live is the stream of changes of the page Now.
-func (c *Console) live(w http.ResponseWriter, r *http.Request, _ *visitor) error {
+func (c *Console) live(w http.ResponseWriter, r *http.Request, v *visitor) error {
 	q, err := readQuery(r.URL.Query())
 	if err != nil {
 		return err
@@ -48,6 +52,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, _ *visitor) error
 	}
 	defer leave()
 
+	// Before the answer begins: changes after that are in the stream.
 	f := &feed{console: c, query: q, at: c.config.Set.Version(), orders: map[string]bool{}}
 	from := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("from"))
 	if at, err := blocklist.ParseVersion(from); err == nil && from != "" {
@@ -62,6 +67,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, _ *visitor) error
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
+	f.figures = func() *figures { return c.hour(r, v) }
 	f.run(ctx, w, func() bool {
 		_, err := c.visitor(r)
 		return err == nil
@@ -73,7 +79,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, _ *visitor) error
 func (f *feed) run(ctx context.Context, w http.ResponseWriter, may func() bool) {
 	ticker := time.NewTicker(liveEvery)
 	defer ticker.Stop()
-	sent, totals := time.Now(), f.console.count().sums
+	sent, counted, totals := time.Now(), time.Now(), f.console.count().sums
 	if send(w, f.at, &change{Totals: &totals}) != nil {
 		return
 	}
@@ -95,10 +101,15 @@ func (f *feed) run(ctx context.Context, w http.ResponseWriter, may func() bool) 
 			return
 		}
 		newest := f.console.count().sums
-		if next != nil || newest != totals {
+		var figures *figures
+		if time.Since(counted) >= figureEvery {
+			counted, figures = time.Now(), f.figures()
+		}
+		if next != nil || newest != totals || figures != nil {
 			if next == nil {
 				next = &change{}
 			}
+			next.Figures = figures
 			next.Totals, totals = &newest, newest
 			if sent = time.Now(); send(w, f.at, next) != nil {
 				return

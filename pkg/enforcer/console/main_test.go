@@ -43,6 +43,8 @@ type stand struct {
 
 	orders []string // requests of the API that change something
 	answer func(w http.ResponseWriter, r *http.Request)
+
+	answers map[string]string // of withRules, by path
 }
 
 const allKeys = `keys:

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"sync"
@@ -26,9 +25,11 @@ type nowView struct {
 	Found   string // how many entries are selected
 	Totals  *counted
 	Numbers *numbers // nil where the enforcer has none
-	Live    string   // where the page's script gets changes; empty on later pages
-	Next    string   // the next page
-	First   string   // the first page, on later ones
+	Most    []*refusedKey
+	Refused bool   // the page shows the keys that are refused most, and no list
+	Live    string // where the page's script gets changes; empty on later pages
+	Next    string // the next page
+	First   string // the first page, on later ones
 	AsOf    string
 }
 
@@ -65,13 +66,20 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error 
 
 	version := c.config.Set.Version() // before the list is read: changes meanwhile are shown again
 	now := c.config.Now()
-	result := c.search(q, now.UnixMilli())
-	shown := &nowView{Query: q, Grouped: q.Group != "", Found: plural(result.total, "entry"), Others: result.others, Totals: c.count(), Numbers: c.numbers(r, v), AsOf: asOf(c.config.Set)}
+	result := &found{}
+	if q.Group != byRefused {
+		result = c.search(q, now.UnixMilli())
+	}
+	shown := &nowView{Query: q, Grouped: q.Group != "", Found: plural(result.total, "entry"), Others: result.others, Totals: c.count(), Numbers: c.numbers(r, v, nil), AsOf: asOf(c.config.Set)}
 	shown.Modes = choices(q.Mode, "", "enforce and shadow", "enforce", "enforce", "shadow", "shadow")
 	shown.Kinds = choices(q.Kind, "", "all blocks", "rules", "blocks by rules", "hand", "blocks by hand", "let", "allows and pauses")
-	shown.Groups = choices(q.Group, "", "no groups", "rule", "by rule", "network", "by network")
+	shown.Groups = choices(q.Group, "", "no groups", "rule", "by rule", "network", "by network", "refused", "refused most")
 	shown.Rules = c.ruleChoices(q.Rule)
 
+	if q.Group == byRefused {
+		shown.Refused, shown.Most = true, c.mostRefused(r, v, q)
+		shown.Found = plural(len(shown.Most), "key")
+	}
 	lets := shown.Totals.lets
 	for _, e := range result.entries {
 		shown.Rows = append(shown.Rows, rowOf(e, now, lets))
@@ -207,33 +215,4 @@ func (c *Console) count() *counted {
 	}
 	t.last, t.made, t.took, t.of = next, time.Now(), time.Since(began), edits
 	return next
-}
-
-// numbers are what the enforcer has counted since its start.
-type numbers struct {
-	Checks    int64 `json:"checks"`
-	Refused   int64 `json:"refused"`
-	PerSecond struct {
-		Checks  []float64 `json:"checks"`
-		Refused []float64 `json:"refused"`
-	} `json:"per_second"`
-	Rules map[string]struct {
-		Refused      int64 `json:"refused"`
-		BlockedNow   int64 `json:"blocked_now"`
-		BlockedToday int64 `json:"blocked_today"`
-	} `json:"rules"`
-
-	Lines []line `json:"-"` // the chart
-	Most  string `json:"-"` // the value at its top
-}
-
-// numbers asks the enforcer for them; nil where it has none.
-func (c *Console) numbers(r *http.Request, v *visitor) *numbers {
-	n := &numbers{}
-	answer := c.ask(r, v, http.MethodGet, "/v1/numbers", nil, nil)
-	if answer.status != http.StatusOK || json.Unmarshal(answer.body.Bytes(), n) != nil {
-		return nil
-	}
-	n.chart()
-	return n
 }

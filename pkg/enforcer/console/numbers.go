@@ -1,10 +1,134 @@
 package console
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
+
+	"weir/internal/keytext"
+	"weir/pkg/blocklist"
 )
+
+// Numbers are what the enforcer has counted since its start.
+type numbers struct {
+	Checks     int64 `json:"checks"`
+	Refused    int64 `json:"refused"`
+	LastMinute struct {
+		Checks  int64 `json:"checks"`
+		Refused int64 `json:"refused"`
+	} `json:"last_minute"`
+	PerSecond struct {
+		Checks  []float64 `json:"checks"`
+		Refused []float64 `json:"refused"`
+	} `json:"per_second"`
+	Rules map[string]struct {
+		Refused      int64  `json:"refused"`
+		BlockedToday *int64 `json:"blocked_today"` // nil where the enforcer has no history
+	} `json:"rules"`
+	Entries []struct {
+		Rule, Key   string
+		Until       string
+		Refused     int64
+		LastMinute  int64     `json:"last_minute"`
+		LastRefused time.Time `json:"last_refused"`
+	} `json:"entries"`
+
+	Lines []line // the chart
+	Most  string // the value at its top
+}
+
+// numbers asks the enforcer for them; nil where it has none.
+func (c *Console) numbers(r *http.Request, v *visitor, query url.Values) *numbers {
+	n := &numbers{}
+	answer := c.ask(r, v, http.MethodGet, "/v1/numbers", query, nil)
+	if answer.status != http.StatusOK || json.Unmarshal(answer.body.Bytes(), n) != nil {
+		return nil
+	}
+	n.chart()
+	return n
+}
+
+// A figures is what a live page shows of them.
+type figures struct {
+	Checks  string `json:"checks"`
+	Refused string `json:"refused"`
+	Minute  string `json:"minute"` // refusals of the last minute
+	Most    string `json:"most"`
+	Lines   []line `json:"lines"`
+}
+
+// Figures are the numbers as the page shows them.
+func (n *numbers) Figures() *figures {
+	return &figures{Checks: grouped(int(n.Checks)), Refused: grouped(int(n.Refused)), Minute: grouped(int(n.LastMinute.Refused)), Most: n.Most, Lines: n.Lines}
+}
+
+// An hour is the figures for all live pages together.
+type hour struct {
+	mu   sync.Mutex
+	last *figures
+	made time.Time
+}
+
+// hour returns the figures of now, or those of some seconds ago; nil where there are none, or another page asks for them.
+func (c *Console) hour(r *http.Request, v *visitor) *figures {
+	if !c.figures.mu.TryLock() {
+		return nil
+	}
+	defer c.figures.mu.Unlock()
+	if time.Since(c.figures.made) >= figureEvery/2 {
+		c.figures.last = nil
+		if n := c.numbers(r, v, nil); n != nil {
+			c.figures.last = n.Figures()
+		}
+		c.figures.made = time.Now()
+	}
+	return c.figures.last
+}
+
+// byRefused is the group of the keys that are refused most.
+const byRefused = "refused"
+
+// A refusedKey is a key with the requests that were refused because of an entry.
+type refusedKey struct {
+	Key, Link, Rule, Left, Last string
+	Refused, Minute             int64
+}
+
+// maxRefusedAsked is how many entries are looked at for those that a query selects.
+const maxRefusedAsked = 1000
+
+// mostRefused returns the entries that refuse most, of those that a query selects.
+func (c *Console) mostRefused(r *http.Request, v *visitor, q *query) (all []*refusedKey) {
+	asked := url.Values{"entries": {strconv.Itoa(maxRefusedAsked)}}
+	if q.Rule != "" {
+		asked.Set("rule", q.Rule)
+	}
+	n := c.numbers(r, v, asked)
+	if n == nil {
+		return nil
+	}
+	now := c.config.Now()
+	for _, e := range n.Entries {
+		of := subject{rule: e.Rule, key: []byte(e.Key)}
+		if e.Rule == blocklist.ManualRule {
+			of.kind = blocklist.OrderBlock
+		}
+		if len(all) == pageRows || !q.wants(of) {
+			continue
+		}
+		one := &refusedKey{Key: keytext.Shown(e.Key), Link: keyLink(e.Key), Rule: keytext.Shown(e.Rule), Refused: e.Refused, Minute: e.LastMinute, Last: e.LastRefused.UTC().Format(time.RFC3339), Left: "until ended"}
+		if until, err := time.Parse(time.RFC3339, e.Until); err == nil {
+			one.Left = span(until.Sub(now))
+		}
+		all = append(all, one)
+	}
+	return all
+}
 
 // The size of the chart of an hour, in units of its SVG.
 const (
@@ -13,7 +137,10 @@ const (
 )
 
 // A line is one line of the chart.
-type line struct{ Class, Points string }
+type line struct {
+	Class  string `json:"class"`
+	Points string `json:"points"`
+}
 
 // chart draws requests and refusals a second.
 func (n *numbers) chart() {

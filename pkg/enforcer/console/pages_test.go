@@ -52,8 +52,11 @@ func (s *stand) withRules(text string) *stand {
 		"/v1/events":   `{"events":[` + events[1:] + `],"next":` + quoted + `,"oldest":` + quoted + `}`,
 		"/v1/whatif": fmt.Sprintf(`{"rule":%[1]s,"hits":5,"keys":1,"first":"2026-01-02T03:04:05Z","last":"2026-01-02T03:05:05Z","partitions":1,"read":1,"now":{"limits":[%[1]s]},"other":{"limits":[%[1]s],"blocked":1,"refused":2},
 			"only_other":1,"top":[{"key":%[1]s,"hits":5,"other":{"first":"2026-01-02T03:04:05Z","refused":2}}],"notes":[%[1]s]}`, quoted),
-		"/v1/numbers": `{"checks":10,"refused":5,"per_second":{"checks":[1,2,3],"refused":[0,1,0]},"rules":{"per-ip":{"refused":5,"blocked_now":1,"blocked_today":2}}}`,
+		"/v1/numbers": fmt.Sprintf(`{"checks":10,"refused":5000,"last_minute":{"checks":7,"refused":4},"per_second":{"checks":[1,2,3],"refused":[0,1,0]},
+			"rules":{"per-ip":{"refused":5000,"blocked_now":1,"blocked_today":2},"sign-in":{"refused":0}},
+			"entries":[{"rule":%[1]s,"key":%[1]s,"until":%[1]s,"refused":5000,"last_minute":4,"last_refused":"2026-01-02T03:04:05Z"}]}`, quoted),
 	}
+	s.answers = answers
 	s.answer = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, answers[r.URL.Path]) }
 	s.config.Parts = []console.Part{
 		{Name: "collector", Get: func(context.Context, string) (int, []byte, error) {
@@ -78,7 +81,7 @@ func TestHostileTextsOfOthers(t *testing.T) {
 	for _, text := range hostile {
 		s := newStand(t, true, ofIP("203.0.113.7")).withRules(text).start()
 		s.login("ann's")
-		for _, path := range []string{"/console/", "/console/key?key=" + url.QueryEscape(cut(text, 900)), "/console/rules", "/console/parts", "/console/whatif?rule=per-ip&limits=" + url.QueryEscape(text) + "&since=" + url.QueryEscape(text), "/console/audit?key=" + url.QueryEscape(text) + "&by=" + url.QueryEscape(text)} {
+		for _, path := range []string{"/console/", "/console/?group=refused", "/console/key?key=" + url.QueryEscape(cut(text, 900)), "/console/rules", "/console/parts", "/console/whatif?rule=per-ip&limits=" + url.QueryEscape(text) + "&since=" + url.QueryEscape(text), "/console/audit?key=" + url.QueryEscape(text) + "&by=" + url.QueryEscape(text)} {
 			status, body, _ := s.get(path)
 			if status != http.StatusOK {
 				t.Errorf("%q: %d %s", path, status, body)
@@ -217,5 +220,79 @@ func TestAuditShowsWhyThereAreNoEvents(t *testing.T) {
 		if status, body, _ := s.get("/console/audit"); status != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%d %s", status, body)
 		}
+	}
+}
+
+// Pages show what was refused, where the enforcer counts that: in all, by rule, by entry, and over the last hour.
+func TestRefusedRequestsAreShown(t *testing.T) {
+	s := newStand(t, false, ofIP("203.0.113.7")).withRules("203.0.113.7").start()
+	s.answers["/v1/find"] = strings.Replace(s.answers["/v1/find"], `"entries":[{`, `"entries":[{"refused":4321,"last_refused":"2026-01-02T03:04:05Z",`, 1)
+	for path, wanted := range map[string][]string{
+		"/console/":                        {`data-figure="refused">5,000</b>`, `data-figure="minute">4</b>`, `<polyline class="refused" points="`},
+		"/console/rules":                   {`data-label="Today">2</td><td class="number" data-label="Refused">5,000</td>`, `data-label="Today"></td><td class="number" data-label="Refused">0</td>`},
+		"/console/?group=refused":          {"<strong>1 key</strong>", `key=203.0.113.7">203.0.113.7</a>`, ">5,000</td>"},
+		"/console/?group=refused&q=192.0.": {"<strong>0 keys</strong>"},
+		"/console/key?key=203.0.113.7":     {"4,321 requests refused, the last at <time"},
+	} {
+		status, body, _ := s.get(path)
+		for _, want := range wanted {
+			if status != http.StatusOK || !strings.Contains(body, want) {
+				t.Errorf("%s: %d without %s: %s", path, status, want, body)
+			}
+		}
+	}
+	delete(s.answers, "/v1/numbers")
+	for _, path := range []string{"/console/", "/console/rules", "/console/?group=refused"} {
+		if status, body, _ := s.get(path); status != http.StatusOK || strings.Contains(body, "data-figure") || strings.Contains(body, "Blocked today") {
+			t.Errorf("%s of an enforcer without numbers: %d %s", path, status, body)
+		}
+	}
+}
+
+// Parts are well while they read what comes in, and not when they are behind. What rules leave out on purpose is no loss.
+func TestThePartsOfABusySystemAreWell(t *testing.T) {
+	now := time.Date(2026, 3, 3, 8, 0, 0, 0, time.UTC)
+	var collector, aggregator string
+	s := newStand(t, false)
+	s.config.Now = func() time.Time { return now }
+	for name, body := range map[string]*string{"collector": &collector, "aggregator": &aggregator} {
+		s.config.Parts = append(s.config.Parts, console.Part{Name: name, Get: func(context.Context, string) (int, []byte, error) { return 200, []byte(*body), nil }})
+	}
+	s.start()
+	const logs, counted = `{"caught_up":%t,"sources":[{"source":"a","requests":30,"uncounted":{%q:3},"logs":[{"lag":%d,"newest":"2026-03-03T07:59:%dZ"}]}]}`, `{"caught_up":%t,"partitions":[{"lag":%d,"reached":"2026-03-03T07:59:%dZ"}]}`
+	for want, one := range map[string]struct{ collector, aggregator string }{
+		"All parts have caught up.": {fmt.Sprintf(logs, true, "match", 0, 10), fmt.Sprintf(counted, true, 0, 10)},
+		"All parts have caught up. Of 1 source, not all requests count: the reasons are below.": {fmt.Sprintf(logs, true, "format", 0, 10), fmt.Sprintf(counted, true, 0, 10)},
+		"All is well: the last requests are on their way.":                                      {fmt.Sprintf(logs, false, "match", 5, 58), fmt.Sprintf(counted, false, 7, 57)},
+		"The collector has not caught up.":                                                      {fmt.Sprintf(logs, false, "match", 5, 30), fmt.Sprintf(counted, true, 0, 30)},
+		"The aggregator has not caught up.":                                                     {fmt.Sprintf(logs, true, "match", 0, 58), fmt.Sprintf(counted, false, 7, 30)},
+	} {
+		collector, aggregator = one.collector, one.aggregator
+		if _, body, _ := s.get("/console/parts"); !strings.Contains(body, ">"+want+"</p>") || !strings.Contains(body, `Counted up to</dt><dd><time datetime="2026-03-03T07:59`) {
+			t.Errorf("%s: %s", want, body)
+		}
+	}
+}
+
+// An export is a file. What the API refuses is a page with its sentence.
+func TestExports(t *testing.T) {
+	s := newStand(t, false).withRules("x").start()
+	s.answer = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("key") == "" {
+			w.Header().Set("Content-Type", "text/csv")
+			w.WriteHeader(http.StatusOK)
+			fmt.Fprint(w, "time,event\n")
+			return
+		}
+		w.Header().Set("Content-Type", "application/problem+json")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		fmt.Fprint(w, `{"detail":"the index of <events> cannot be read now"}`)
+	}
+	if status, body, header := s.get("/console/events?format=csv"); status != http.StatusOK || body != "time,event\n" || header.Get("Content-Disposition") != `attachment; filename="weir-events.csv"` {
+		t.Errorf("%d %q %v", status, body, header)
+	}
+	status, body, header := s.get("/console/events?format=csv&key=x")
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "<p>The index of &lt;events&gt; cannot be read now.</p>") || header.Get("Content-Disposition") != "" || header.Get("Content-Type") != "text/html; charset=utf-8" {
+		t.Errorf("%d %v %s", status, header, body)
 	}
 }

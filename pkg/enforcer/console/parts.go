@@ -30,10 +30,14 @@ type partView struct {
 	Trouble       []string
 	Facts         []fact
 	Sources       []*sourceView
-	behind        bool
+	behind        bool // records wait that are not of the last moment
+	working       bool // records wait
 }
 
-type fact struct{ Name, Text string }
+type fact struct {
+	Name, Text string
+	At         string // an instant instead of a text
+}
 
 // A sourceView is a source of a collector.
 type sourceView struct {
@@ -44,7 +48,12 @@ type sourceView struct {
 	Newest             string
 	Lag                string
 	Trouble            string
+
+	lost bool // some do not count that should
 }
+
+// flight is how old the newest request of a log is at most that is read as it grows.
+const flight = 10 * time.Second
 
 // parts is the page of the parts.
 func (c *Console) parts(w http.ResponseWriter, r *http.Request, v *visitor) error {
@@ -53,7 +62,7 @@ func (c *Console) parts(w http.ResponseWriter, r *http.Request, v *visitor) erro
 	shown := &partsView{Parts: make([]*partView, len(c.config.Parts))}
 	var asking sync.WaitGroup
 	for i, part := range c.config.Parts {
-		asking.Go(func() { shown.Parts[i] = askPart(ctx, part) })
+		asking.Go(func() { shown.Parts[i] = askPart(ctx, part, c.config.Now()) })
 	}
 	asking.Wait()
 	shown.sum()
@@ -62,7 +71,7 @@ func (c *Console) parts(w http.ResponseWriter, r *http.Request, v *visitor) erro
 }
 
 // askPart asks a part for its status.
-func askPart(ctx context.Context, part Part) *partView {
+func askPart(ctx context.Context, part Part, now time.Time) *partView {
 	shown := &partView{Name: part.Name, Address: keytext.Shown(part.Address)}
 	status, body, err := part.Get(ctx, "/status")
 	switch {
@@ -78,18 +87,18 @@ func askPart(ctx context.Context, part Part) *partView {
 	}
 	shown.Reached = true
 
-	read := map[string]func([]byte) error{"collector": shown.collector, "aggregator": shown.aggregator, "enforcer": shown.enforcer}[part.Name]
-	if err := read(body); err != nil {
+	read := map[string]func([]byte, time.Time) error{"collector": shown.collector, "aggregator": shown.aggregator, "enforcer": shown.enforcer}[part.Name]
+	if err := read(body, now); err != nil {
 		shown.Trouble = append(shown.Trouble, "Its answer is not that of this version.")
 	}
 	return shown
 }
 
 func (p *partView) fact(name, format string, args ...any) {
-	p.Facts = append(p.Facts, fact{name, keytext.Shown(fmt.Sprintf(format, args...))})
+	p.Facts = append(p.Facts, fact{Name: name, Text: keytext.Shown(fmt.Sprintf(format, args...))})
 }
 
-func (p *partView) collector(body []byte) error {
+func (p *partView) collector(body []byte, now time.Time) error {
 	var says struct {
 		CaughtUp bool `json:"caught_up"`
 		Error    string
@@ -106,7 +115,7 @@ func (p *partView) collector(body []byte) error {
 	if err := json.Unmarshal(body, &says); err != nil {
 		return err
 	}
-	p.behind = !says.CaughtUp
+	p.working = !says.CaughtUp
 	if says.Error != "" {
 		p.Trouble = append(p.Trouble, sentence(keytext.Shown(says.Error)))
 	}
@@ -119,8 +128,11 @@ func (p *partView) collector(body []byte) error {
 		for _, reason := range reasons {
 			if n := s.Uncounted[reason]; n > 0 {
 				all += n
-				one.Uncounted = append(one.Uncounted, fact{grouped(int(n)), cmp.Or(uncounted.Words[reason], keytext.Shown(reason))})
+				one.Uncounted = append(one.Uncounted, fact{Name: grouped(int(n)), Text: cmp.Or(uncounted.Words[reason], keytext.Shown(reason))})
 			}
+		}
+		if lost, _ := uncounted.Lost(s.Requests, s.Uncounted); lost > 0 {
+			one.lost = true
 		}
 		if all > 0 {
 			one.Share = fmt.Sprintf("%s of %s not counted", grouped(int(all)), plural(int(s.Requests), "request"))
@@ -130,6 +142,9 @@ func (p *partView) collector(body []byte) error {
 			lag += log.Lag
 			if log.Newest != nil && log.Newest.After(newest) {
 				newest = *log.Newest
+			}
+			if !says.CaughtUp && log.Lag > 0 && (log.Newest == nil || now.Sub(*log.Newest) > flight) {
+				p.behind = true
 			}
 		}
 		if !newest.IsZero() {
@@ -143,7 +158,7 @@ func (p *partView) collector(body []byte) error {
 	return nil
 }
 
-func (p *partView) aggregator(body []byte) error {
+func (p *partView) aggregator(body []byte, now time.Time) error {
 	var says struct {
 		CaughtUp   bool `json:"caught_up"`
 		Store      string
@@ -157,13 +172,16 @@ func (p *partView) aggregator(body []byte) error {
 	if err := json.Unmarshal(body, &says); err != nil {
 		return err
 	}
-	p.behind = !says.CaughtUp
+	p.working = !says.CaughtUp
 	hot, lag := 0, int64(0)
 	var reached time.Time
 	for _, one := range says.Partitions {
 		hot, lag = hot+one.Hot, lag+one.Lag
 		if one.Reached != nil && one.Reached.After(reached) {
 			reached = *one.Reached
+		}
+		if !says.CaughtUp && one.Lag > 0 && (one.Reached == nil || now.Sub(*one.Reached) > flight) {
+			p.behind = true
 		}
 		if one.Error != "" {
 			p.Trouble = append(p.Trouble, sentence(keytext.Shown(fmt.Sprintf("Partition %d: %s", one.Partition, one.Error))))
@@ -173,7 +191,7 @@ func (p *partView) aggregator(body []byte) error {
 	p.fact("Keys in memory", "%s", grouped(hot))
 	p.fact("Records to count", "%s", grouped(int(lag)))
 	if !reached.IsZero() {
-		p.fact("Counted up to", "%s", reached.UTC().Format(time.RFC3339))
+		p.Facts = append(p.Facts, fact{Name: "Counted up to", At: reached.UTC().Format(time.RFC3339)})
 	}
 	if says.Store != "" {
 		p.Trouble = append(p.Trouble, sentence(keytext.Shown("The store: "+says.Store)))
@@ -181,7 +199,7 @@ func (p *partView) aggregator(body []byte) error {
 	return nil
 }
 
-func (p *partView) enforcer(body []byte) error {
+func (p *partView) enforcer(body []byte, _ time.Time) error {
 	var says struct {
 		CaughtUp                       bool `json:"caught_up"`
 		Whole                          bool
@@ -219,8 +237,11 @@ func (p *partView) enforcer(body []byte) error {
 // sum says first whether all is well.
 func (s *partsView) sum() {
 	var wrong []string
-	lost := 0
+	lost, state := 0, "All parts have caught up."
 	for _, p := range s.Parts {
+		if p.working {
+			state = "All is well: the last requests are on their way."
+		}
 		switch {
 		case !p.Reached:
 			wrong = append(wrong, "the "+p.Name+" was not asked")
@@ -230,7 +251,7 @@ func (s *partsView) sum() {
 			wrong = append(wrong, "the "+p.Name+" has not caught up")
 		}
 		for _, source := range p.Sources {
-			if source.Share != "" || source.Trouble != "" {
+			if source.lost || source.Trouble != "" {
 				lost++
 			}
 		}
@@ -239,8 +260,8 @@ func (s *partsView) sum() {
 	case len(wrong) > 0:
 		s.Summary = sentence(strings.Join(wrong, "; "))
 	case lost > 0:
-		s.Healthy, s.Summary = true, fmt.Sprintf("All parts have caught up. Of %s, not all requests count: the reasons are below.", plural(lost, "source"))
+		s.Healthy, s.Summary = true, fmt.Sprintf("%s Of %s, not all requests count: the reasons are below.", state, plural(lost, "source"))
 	default:
-		s.Healthy, s.Summary = true, "All parts have caught up."
+		s.Healthy, s.Summary = true, state
 	}
 }

@@ -33,7 +33,7 @@ type ruleView struct {
 	Inline      bool
 	Blocked     int // keys; in mode shadow those that it would block
 	Refused     int64
-	Today       int64
+	Today       *int64 // nil where that is not known
 	Paused      string // who paused it
 	Link        string
 }
@@ -50,7 +50,7 @@ func (c *Console) rules(w http.ResponseWriter, r *http.Request, v *visitor) erro
 	for _, one := range c.config.Set.Counts() {
 		counts[one.Rule] += one.Entries
 	}
-	numbers := c.numbers(r, v)
+	numbers := c.numbers(r, v, nil)
 	shown.Numbers = numbers != nil
 	if set := c.config.Rules(); set != nil {
 		shown.Fingerprint = set.Fingerprint()

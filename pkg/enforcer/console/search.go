@@ -29,7 +29,7 @@ type query struct {
 	Rule   string
 	Mode   string // enforce, shadow; empty is both
 	Kind   string // rules, hand, let; empty is all that block
-	Group  string // rule, network; empty is none
+	Group  string // rule, network, refused; empty is none
 	Before string // the place of the last row of the page before; empty on the first
 
 	part   []byte       // that a key contains
@@ -52,7 +52,7 @@ func (p place) after(other place) bool {
 var (
 	modes  = []string{"", "enforce", "shadow"}
 	kinds  = []string{"", "rules", "hand", "let"}
-	groups = []string{"", "rule", "network"}
+	groups = []string{"", "rule", "network", byRefused}
 )
 
 // readQuery reads the parameters of Now. It refuses unknown values: a page that ignored them would show something else

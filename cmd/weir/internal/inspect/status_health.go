@@ -7,6 +7,7 @@ import (
 
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
+	"weir/internal/uncounted"
 )
 
 // flight is how long a record takes in a system that keeps up: aggregators commit two seconds after they count, and in a
@@ -113,7 +114,7 @@ func (s *status) uncounted() string {
 	var texts []string
 	for i := range s.Parts {
 		for _, source := range s.Parts[i].sources() {
-			lost, of := source.lost()
+			lost, of := uncounted.Lost(source.Requests, source.Uncounted)
 			if lost > 0 {
 				texts = append(texts, fmt.Sprintf("%s of %s of %s: %s", output.Grouped(int(lost)), output.Counted(int(source.Requests), "request"),
 					output.Printable(source.Source), shown.Reasons(of)))

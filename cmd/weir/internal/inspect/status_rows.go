@@ -3,15 +3,12 @@ package inspect
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
 	"weir/pkg/backtest"
-	"weir/pkg/rule"
 )
 
 // ownRows returns the rows that describe a part's status. Fields that are not known here are shown only by --json.
@@ -186,28 +183,6 @@ func (p *partStatus) sources() []sourceState {
 		return nil
 	}
 	return says.Sources
-}
-
-// intended are the reasons for which rules or the configuration leave requests out on purpose.
-var intended = []string{"allowed", "cost", "filtered", "key", "match", "refused", "start"}
-
-// lost returns how many requests could not be read or judged, with their reasons, and without those that are left out on
-// purpose. When no request counts at all it returns all of them, whatever the reasons: then the rules do not fit the log.
-// Requests that all rules leave to an enforcer are no sign of that.
-func (s *sourceState) lost() (lost int64, reasons map[string]int64) {
-	all, every, unintended := int64(0), maps.Clone(s.Uncounted), map[string]int64{}
-	delete(every, rule.Inline.String())
-	for reason, n := range every {
-		all += n
-		if !slices.Contains(intended, reason) {
-			lost += n
-			unintended[reason] = n
-		}
-	}
-	if all >= s.Requests {
-		return all, every
-	}
-	return lost, unintended
 }
 
 // sourceRows describes the sources of a collector, with their logs.

@@ -71,9 +71,19 @@ function totals(sums) {
   }
 }
 
+/** figures writes the numbers of the enforcer, and draws its hour. */
+function figures(numbers) {
+  for (const slot of document.querySelectorAll("[data-figure]")) slot.textContent = numbers[slot.dataset.figure];
+  for (const line of numbers.lines || []) {
+    document.querySelector(`figure polyline.${line.class}`)?.setAttribute("points", line.points);
+    document.querySelector("figure").hidden = false;
+  }
+}
+
 function change(event) {
   const next = JSON.parse(event.data);
   if (next.totals) totals(next.totals);
+  if (next.figures) figures(next.figures);
   if (next.again) state = "some changes are missing: load the page again";
   leftOut += next.left || 0;
   if (!paused()) {
