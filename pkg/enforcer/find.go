@@ -20,7 +20,7 @@ const (
 // A found is the answer to GET /v1/find, or a page of it.
 type found struct {
 	Key     string             `json:"key"`
-	Entries []*blocklist.Entry `json:"entries"`
+	Entries []*refusingEntry   `json:"entries"`
 	Orders  []*blocklist.Entry `json:"orders"`
 	Next    string             `json:"next,omitempty"` // the parameter after for the next page
 	Sending *sending           `json:"sending,omitempty"`
@@ -43,16 +43,16 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer leave()
 	now := e.config.Now().UnixMilli()
-	answer := found{Key: q.key, Entries: []*blocklist.Entry{}, Orders: []*blocklist.Entry{}}
+	answer := found{Key: q.key, Entries: []*refusingEntry{}, Orders: []*blocklist.Entry{}}
 	page, more := q.page(e.config.Set, now)
 
 	// Blocks by hand are shown with the verdicts: both refuse. Allows and pauses are apart.
 	for _, one := range page {
 		switch {
 		case one.Entry != nil:
-			answer.Entries = append(answer.Entries, one.Entry)
+			answer.Entries = append(answer.Entries, e.refusalsOf(one.Entry, now))
 		case one.Order.Kind == blocklist.OrderBlock:
-			answer.Entries = append(answer.Entries, one.Order.Entry())
+			answer.Entries = append(answer.Entries, e.refusalsOf(one.Order.Entry(), now))
 		default:
 			answer.Orders = append(answer.Orders, one.Order.Entry())
 		}

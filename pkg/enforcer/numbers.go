@@ -46,6 +46,7 @@ type entryNumbers struct {
 	ID         string    `json:"id"`
 	Rule       string    `json:"rule"`
 	Key        string    `json:"key"`
+	Limit      string    `json:"limit"`
 	Until      string    `json:"until"`
 	Refused    int64     `json:"refused"`
 	LastMinute int64     `json:"last_minute"`
@@ -142,7 +143,7 @@ func (e *Enforcer) refusing(most int, rule string, now int64) []*entryNumbers {
 	all, _ := first.sorted()
 	entries := make([]*entryNumbers, len(all))
 	for i, one := range all {
-		entries[i] = &entryNumbers{ID: string(one.held.ID()), Rule: one.held.Rule(), Key: one.held.Key(), Until: blocklist.InstantText(one.held.Until()),
+		entries[i] = &entryNumbers{ID: string(one.held.ID()), Rule: one.held.Rule(), Key: one.held.Key(), Limit: one.held.Entry().Limit, Until: blocklist.InstantText(one.held.Until()),
 			Refused: one.Refused, LastMinute: one.LastMinute, Last: time.UnixMilli(one.Last).UTC()}
 	}
 	return entries
@@ -188,4 +189,25 @@ func (d *day) of(ctx context.Context, e *Enforcer, now time.Time) (blocked, toda
 	}
 	d.made, d.took = time.Now(), time.Since(began)
 	return d.blocked, d.today
+}
+
+// A refusingEntry is an entry with its refusals here.
+type refusingEntry struct {
+	blocklist.Entry
+	tally.Figures
+}
+
+func (e *Enforcer) refusalsOf(entry *blocklist.Entry, now int64) *refusingEntry {
+	return &refusingEntry{*entry, e.tally.Of([]byte(entry.ID), now)}
+}
+
+// MarshalJSON writes the entry, with its refusals if there are any.
+func (r *refusingEntry) MarshalJSON() ([]byte, error) {
+	text, err := r.Entry.MarshalJSON()
+	if err != nil || r.Refused == 0 {
+		return text, err
+	}
+	text = append(text[:len(text)-1], `,"refused":`...)
+	text = append(strconv.AppendInt(text, r.Refused, 10), `,"last_refused":"`...)
+	return append(text, blocklist.InstantText(r.Last)+`"}`...), nil
 }

@@ -94,6 +94,12 @@ func TestChecksAreCounted(t *testing.T) {
 	if all := r.numbered("?entries=10&rule=quota"); len(all.Entries) != 0 {
 		t.Errorf("entries of another rule: %+v", all.Entries)
 	}
+	if got := r.get("/v1/find?key=203.0.113.66"); !strings.Contains(got.body, `"why":"","refused":6,"last_refused":"20`) {
+		t.Errorf("%s", got.body)
+	}
+	if got := r.get("/v1/find?key=203.0.113.67"); strings.Contains(got.body, "refused") {
+		t.Errorf("%s", got.body)
+	}
 	for _, query := range []string{"?entries=0", "?entries=16385", "?entries=x", "?n=1"} {
 		if got := r.get("/v1/numbers" + query); got.status != http.StatusBadRequest {
 			t.Errorf("%s: %d %s", query, got.status, got.body)

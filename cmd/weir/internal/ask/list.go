@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"weir/pkg/blocklist"
 )
@@ -46,6 +47,20 @@ func (e *Enforcer) List(ctx context.Context, query url.Values) (*List, error) {
 		return nil, fmt.Errorf("asking %s for the list: %w", e.At(), err)
 	}
 	return &List{reader, answer.Header.Get("Weir-Local"), answer.Body}, nil
+}
+
+// Refusing asks for the entries that refuse most, those of one rule unless the rule is empty, and decodes the answer. An
+// enforcer of an earlier version knows none.
+func (e *Enforcer) Refusing(ctx context.Context, rule string, most int, into any) error {
+	query := url.Values{"entries": {strconv.Itoa(most)}}
+	if rule != "" {
+		query.Set("rule", rule)
+	}
+	_, err := e.Ask(ctx, http.MethodGet, "/v1/numbers", query, nil, into)
+	if refused, ok := errors.AsType[*RefusedError](err); ok && refused.Status == http.StatusNotFound {
+		return nil
+	}
+	return err
 }
 
 // Find asks for the entries that apply to a key, those of one rule unless the rule is empty, and decodes the answer, or the

@@ -240,6 +240,9 @@ func (x *explanation) show(w io.Writer, form string, times shown.Times, faults [
 	var b strings.Builder
 	for _, entry := range x.Entries {
 		fmt.Fprintf(&b, "On the list: %s by %s, %s (%s).\n", entry.Target(), entry.RuleName(), entry.UntilIn(times), entry.WhyIn(times))
+		if text := entry.RefusedText(times); text != "" {
+			fmt.Fprintf(&b, "    %s\n", text)
+		}
 	}
 
 	for _, order := range x.Orders {

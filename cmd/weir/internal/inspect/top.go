@@ -36,7 +36,8 @@ func newTop() *cobra.Command {
 		Use:   "top [flags]",
 		Short: "Show the keys nearest to a limit, or beyond it",
 		Long: `Top asks the aggregators for the keys that use most of a limit now, an enforcer for those of inline rules, and which of
-them are on the list. Keys without recent hits are missing, because aggregators no longer have them in memory.
+them are on the list. First come the keys on the list that go on sending: those that the enforcer refused in the last
+minute. Other keys without recent hits are missing, because aggregators no longer have them in memory.
 
 In a terminal they are refreshed every two seconds until you press q. Enter shows what weir explain knows of a key.`,
 		Example: `  weir top
@@ -62,6 +63,10 @@ type topKey struct {
 	Count   int64   `json:"count"`
 	Share   float64 `json:"share"`   // of the limit
 	Blocked *bool   `json:"blocked"` // null when no enforcer could be asked
+
+	// Requests that the asked enforcer has refused because of the key's entry, and how many of them in the last minute.
+	Refused    int64 `json:"refused,omitempty"`
+	LastMinute int64 `json:"refused_last_minute,omitempty"`
 
 	entry *shown.Entry // on the list; nil for none
 }
@@ -104,13 +109,55 @@ func (t *topCommand) heaviest(c *cobra.Command, asked *aggregators, number int) 
 	}
 
 	inline, err := t.askInline(c, query)
-	keys = append(keys, inline...)
-	slices.SortStableFunc(keys, byShare)
+	faults = append(faults, err)
+	keys, err = t.addRefused(c, append(keys, inline...), number)
+	slices.SortStableFunc(keys, bySending)
 	return keys[:min(len(keys), number)], errors.Join(append(faults, err)...)
 }
 
 // byShare puts the keys first that use most of a limit.
 func byShare(a, b *topKey) int { return cmp.Compare(b.Share, a.Share) }
+
+// bySending puts the keys first that are refused most now, and then those that use most of a limit.
+func bySending(a, b *topKey) int {
+	return cmp.Or(cmp.Compare(b.LastMinute, a.LastMinute), byShare(a, b))
+}
+
+// addRefused adds the keys that an enforcer refused in the last minute: their requests are no hits.
+func (t *topCommand) addRefused(c *cobra.Command, keys []*topKey, number int) ([]*topKey, error) {
+	enforcer, err := t.ask.enforcer.Connect()
+	if err != nil {
+		return keys, err
+	}
+	defer enforcer.Close()
+	var numbers struct {
+		Entries []struct {
+			Rule, Key, Limit string
+			Refused          int64
+			LastMinute       int64 `json:"last_minute"`
+		}
+	}
+	if err := enforcer.Refusing(c.Context(), t.rule, number, &numbers); err != nil {
+		return keys, err
+	}
+
+	known := make(map[ruleKey]*topKey, len(keys))
+	for _, key := range keys {
+		known[ruleKey{key.Rule, key.Key}] = key
+	}
+	for _, one := range numbers.Entries {
+		if one.LastMinute == 0 {
+			continue
+		}
+		key := known[ruleKey{one.Rule, one.Key}]
+		if key == nil {
+			key = &topKey{Rule: one.Rule, Key: one.Key, Limit: one.Limit}
+			keys = append(keys, key)
+		}
+		key.Refused, key.LastMinute = one.Refused, one.LastMinute
+	}
+	return keys, nil
+}
 
 // askInline returns the keys of inline rules, which an enforcer counts.
 func (t *topCommand) askInline(c *cobra.Command, query url.Values) (keys []*topKey, err error) {
@@ -156,18 +203,35 @@ func (t *topCommand) askEnforcer(c *cobra.Command, keys []*topKey) error {
 	return nil
 }
 
-// cells are the columns of a key's row.
-func (k *topKey) cells() []string {
+// cells are the columns of a key's row, so many.
+func (k *topKey) cells(columns int) []string {
 	listed := "?"
 	if k.Blocked != nil {
 		listed = map[bool]string{true: "yes", false: "-"}[*k.Blocked]
 	}
-	return []string{output.Printable(k.Rule), output.Printable(k.Key), strconv.FormatInt(k.Count, 10), output.Printable(k.Limit), fmt.Sprintf("%.0f%%", 100*k.Share), listed}
+	limit, refused := k.Limit, "-"
+	if limit == "" { // of a block by hand
+		limit = "-"
+	}
+	if k.LastMinute > 0 {
+		refused = strconv.FormatInt(k.LastMinute, 10)
+	}
+	return []string{output.Printable(k.Rule), output.Printable(k.Key), strconv.FormatInt(k.Count, 10), output.Printable(limit), fmt.Sprintf("%.0f%%", 100*k.Share), listed, refused}[:columns]
+}
+
+// topTitle returns the titles of the columns. Without refused requests there is no column for them.
+func topTitle(keys []*topKey) []string {
+	title := []string{"RULE", "KEY", "HITS", "LIMIT", "USED", "LISTED", "REFUSED/MIN"}
+	if slices.ContainsFunc(keys, func(k *topKey) bool { return k.LastMinute > 0 }) {
+		return title
+	}
+	return title[:len(title)-1]
 }
 
 func showTop(w io.Writer, form string, keys []*topKey) error {
 	var b strings.Builder
-	rows := []string{"RULE\tKEY\tHITS\tLIMIT\tUSED\tLISTED"}
+	title := topTitle(keys)
+	rows := []string{strings.Join(title, "\t")}
 	for _, key := range keys {
 		switch form {
 		case "json":
@@ -177,7 +241,7 @@ func showTop(w io.Writer, form string, keys []*topKey) error {
 		case "plain":
 			b.WriteString(output.Printable(key.Key) + "\n")
 		default:
-			rows = append(rows, strings.Join(key.cells(), "\t"))
+			rows = append(rows, strings.Join(key.cells(len(title)), "\t"))
 		}
 	}
 

@@ -56,10 +56,10 @@ func (t *topCommand) view(c *cobra.Command, asked *aggregators) error {
 func (t *topCommand) table(c *cobra.Command, asked *aggregators, now time.Time) terminal.Table {
 	keys, err := t.heaviest(c, asked, t.number)
 	err = errors.Join(err, t.askEnforcer(c, keys[:min(len(keys), topListed)]))
-	table := terminal.Table{Title: []string{"RULE", "KEY", "HITS", "LIMIT", "USED", "LISTED"}, Note: noteOf(err)}
+	table := terminal.Table{Title: topTitle(keys), Note: noteOf(err)}
 	table.Head = []string{fmt.Sprintf("weir top  %s  %s", now.Format("15:04:05 MST"), countedKeys(len(keys), t.number))}
 	for _, key := range keys {
-		row := terminal.Row{ID: key.Rule + "\x00" + key.Key, Cells: key.cells(), Weight: []float64{2: float64(key.Count), 5: 0}, Value: ruleKey{key.Rule, key.Key}}
+		row := terminal.Row{ID: key.Rule + "\x00" + key.Key, Cells: key.cells(len(table.Title)), Weight: []float64{2: float64(key.Count), 6: 0}, Value: ruleKey{key.Rule, key.Key}}
 		row.Cells[1] = cutCell(row.Cells[1])
 		if key.entry != nil {
 			row.Color = output.Red

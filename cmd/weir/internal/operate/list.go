@@ -82,6 +82,12 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 		}
 	}
 
+	if writer.form != "plain" {
+		if writer.refusals, err = askRefusals(c.Context(), enforcer, l.rule); err != nil {
+			return err
+		}
+	}
+
 	if len(keys) > 0 {
 		return l.find(c, enforcer, writer, keys)
 	}

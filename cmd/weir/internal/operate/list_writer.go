@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type listWriter struct {
 	since  int64        // in Unix milliseconds; 0 is all
 	ip     *shown.Match // nil is any
 	held   *held        // nil is not known
+
+	refusals map[string]shown.Refusals // by the ids of entries; empty when no requests were refused
 
 	count  int             // of entries that were shown, or will be
 	more   int             // entries beyond the limit
@@ -108,6 +111,9 @@ func (w *listWriter) add(e *shown.Entry) error {
 		w.rules[e.Rule] = true
 	}
 
+	if refusals, ok := w.refusals[e.ID]; ok {
+		e.Refusals = refusals
+	}
 	if !w.wanted(e) {
 		if w.form == "text" && !e.Blocks() && !w.shadow && len(w.orders) < maxShownOrders {
 			w.orders = append(w.orders, listLine{rule: shown.Kind(e.Order), key: e.Key, row: w.row(e)})
@@ -189,7 +195,11 @@ func sortLines(lines []listLine) {
 // tables writes lines as tables.
 func (w *listWriter) tables(lines []listLine) error {
 	for some := range slices.Chunk(lines, listRows) {
-		rows := []output.Row{{Cells: "RULE\tKEY\t" + w.times.Zone("UNTIL") + "\tWHY"}}
+		refused := ""
+		if len(w.refusals) > 0 {
+			refused = "\tREFUSED"
+		}
+		rows := []output.Row{{Cells: "RULE\tKEY\t" + w.times.Zone("UNTIL") + refused + "\tWHY"}}
 		for _, line := range some {
 			rows = append(rows, line.row)
 		}
@@ -224,7 +234,15 @@ func (w *listWriter) row(e *shown.Entry) output.Row {
 	case held != "":
 		why, color = why+" ("+held+": not refused)", output.Yellow
 	}
-	return output.Row{Cells: rule + "\t" + e.Target() + "\t" + until + "\t" + why, Color: color}
+	refused := ""
+	switch {
+	case len(w.refusals) == 0: // and there is no such column
+	case e.Refused == 0:
+		refused = "\t-"
+	default:
+		refused = "\t" + strconv.FormatInt(e.Refused, 10)
+	}
+	return output.Row{Cells: rule + "\t" + e.Target() + "\t" + until + refused + "\t" + why, Color: color}
 }
 
 // end writes the remaining lines, and for people the age of a list that is old.

@@ -3,6 +3,7 @@
 package shown
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -13,7 +14,45 @@ import (
 )
 
 // An Entry describes an entry to people; a manual entry is shown in the same form.
-type Entry struct{ blocklist.Entry }
+type Entry struct {
+	blocklist.Entry
+	Refusals
+}
+
+// Refusals are the requests that the asked enforcer has refused because of an entry; 0 when none are known.
+type Refusals struct {
+	Refused     int64     `json:"refused,omitzero"`
+	LastRefused time.Time `json:"last_refused,omitzero"`
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote. It ignores unknown fields.
+func (e *Entry) UnmarshalJSON(text []byte) error {
+	if err := e.Entry.UnmarshalJSON(text); err != nil {
+		return err
+	}
+	return json.Unmarshal(text, &e.Refusals)
+}
+
+// MarshalJSON writes the entry as JSON, with its refusals if there are any.
+func (e *Entry) MarshalJSON() ([]byte, error) {
+	text, err := e.Entry.MarshalJSON()
+	if err != nil || e.Refused == 0 {
+		return text, err
+	}
+	more, err := json.Marshal(e.Refusals)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(text[:len(text)-1], ','), more[1:]...), nil
+}
+
+// RefusedText describes the refusals as a sentence; empty without any.
+func (e *Entry) RefusedText(t Times) string {
+	if e.Refused == 0 {
+		return ""
+	}
+	return fmt.Sprintf("It has refused %s, the last at %s.", output.Counted(int(e.Refused), "request"), t.At(e.LastRefused.UnixMilli()))
+}
 
 // Blocks reports whether the entry refuses someone, or would in mode enforce. Of manual entries only blocks do.
 func (e *Entry) Blocks() bool { return e.Order == 0 || e.Order == blocklist.OrderBlock }

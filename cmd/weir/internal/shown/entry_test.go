@@ -13,7 +13,7 @@ func TestTheAuthorIsNamedOnce(t *testing.T) {
 		"unblocked by hand by alice": "by root: unblocked by hand by alice",
 		"their backup":               "by root: their backup",
 	} {
-		e := &Entry{blocklist.Entry{Source: blocklist.Manual, By: "root", Why: why}}
+		e := &Entry{Entry: blocklist.Entry{Source: blocklist.Manual, By: "root", Why: why}}
 		if got := e.WhyText(); got != want {
 			t.Errorf("%q: %q, want %q", why, got, want)
 		}
