@@ -137,6 +137,25 @@ func TestSessionsEnd(t *testing.T) {
 	})
 }
 
+// Many sessions of one key do not end those of another.
+func TestSessionsAreSharedByKeys(t *testing.T) {
+	s := newStand(t, true)
+	synctest.Test(t, func(t *testing.T) {
+		sessions := console.NewSessions(s.config.Keys, time.Now)
+		ann, _ := s.config.Keys.Find("ann's")
+		rob, _ := s.config.Keys.Find("rob's")
+		first := sessions.Begin(ann)
+		var last string
+		for range 1100 {
+			time.Sleep(time.Millisecond)
+			last = sessions.Begin(rob)
+		}
+		if n := sessions.Number(); n != 1000 || !sessions.Use(first) || !sessions.Use(last) {
+			t.Errorf("%d sessions; ann's lasts %v, rob's last %v", n, sessions.Use(first), sessions.Use(last))
+		}
+	})
+}
+
 func reread(t *testing.T, f *keys.File) {
 	t.Helper()
 	if _, err := f.Reread(); err != nil {

@@ -63,24 +63,27 @@ func (s *sessions) begin(key keys.Key) (id string) {
 	return id
 }
 
-// forgetOld makes room for one more session: it forgets those that have ended, and if there are too many, the one that
-// was not used for the longest time.
+// forgetOld makes room for one more session: it forgets those that have ended. If there are too many, it forgets one of
+// the key that has most, which was not used for the longest time: so one key ends no session of another.
 func (s *sessions) forgetOld() {
+	of := map[keys.Key]int{}
 	for id, one := range s.all {
 		if !s.lasts(one) {
 			delete(s.all, id)
+			continue
+		}
+		of[one.key]++
+	}
+	if len(s.all) < maxSessions {
+		return
+	}
+	var last [sha256.Size]byte
+	for id, one := range s.all {
+		if than := s.all[last]; than == nil || of[one.key] > of[than.key] || of[one.key] == of[than.key] && one.used.Before(than.used) {
+			last = id
 		}
 	}
-	for len(s.all) >= maxSessions {
-		var oldest [sha256.Size]byte
-		var at time.Time
-		for id, one := range s.all {
-			if at.IsZero() || one.used.Before(at) {
-				oldest, at = id, one.used
-			}
-		}
-		delete(s.all, oldest)
-	}
+	delete(s.all, last)
 }
 
 // lasts reports whether a session has not ended. The caller holds the lock.
