@@ -62,6 +62,10 @@ func textsOf(set *rule.Set) (texts []keptText, err error) {
 		}
 		first = cmp.Or(first, path)
 		if name, err := filepath.Rel(filepath.Dir(first), path); err == nil {
+			// Rules may name another file by its complete path.
+			if filepath.IsAbs(path) && !rule.HoldsRules(text) {
+				texts = append(texts, keptText{path, string(text)})
+			}
 			path = name
 		}
 		texts = append(texts, keptText{path, string(text)})

@@ -44,6 +44,36 @@ func TestRulesAreKeptWithTheFilesThatTheyName(t *testing.T) {
 	}
 }
 
+// Files that the rules name are kept too when they are named by their complete paths, and change afterwards.
+func TestRulesAreKeptWithFilesOfCompletePaths(t *testing.T) {
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	ours, key := write("ours.txt", "198.51.100.0/24\n"), write("hash.key", "0123456789abcdef")
+	rules := write("a.yaml", "rules: [{name: keys, key: tenant, limits: [10/min], secret: true}]\nallow: [{ip: {file: "+ours+"}}]\nsecret_file: "+key+"\n")
+	set, _, err := rule.Load(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := rulesKept{filepath.Join(t.TempDir(), "rules")}
+	if err := kept.keep(set); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(kept.path(set.Fingerprint())); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", info, err)
+	}
+	write("ours.txt", "192.0.2.0/24\n")
+	write("hash.key", "fedcba9876543210")
+	if got := kept.find(set.Fingerprint()); got == nil || got.HiddenValue("tenant", "a") != set.HiddenValue("tenant", "a") {
+		t.Error("the rules are not found again after the files that they name have changed")
+	}
+}
+
 // TestRulesOfTheConfigurationAreKept has them stand in weir.yaml, in each form.
 func TestRulesOfTheConfigurationAreKept(t *testing.T) {
 	folder := t.TempDir()
