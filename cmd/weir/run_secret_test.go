@@ -111,6 +111,38 @@ func TestARunKeepsNoSecret(t *testing.T) {
 	p = start(t, "run", "--config", config)
 	await("other", http.StatusOK)
 	await(secret, http.StatusTooManyRequests)
+	// After a start, the index of events is not ready at once, and the topic only knows the hash.
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(shown("history", secret), "by-key"); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the history is %s", shown("history", secret))
+		}
+	}
+	if story := shown("history", secret, "--csv"); !strings.Contains(story, "by-key,#") || strings.Contains(story, secret) {
+		t.Errorf("the history is %s", story)
+	}
+
+	// A tool that may not read the key of the hashes leaves them to the enforcer.
+	if err := os.Mkdir(filepath.Join(folder, "elsewhere"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := filepath.Join(folder, "elsewhere", "weir.yaml")
+	write(elsewhere, string(text), os.O_TRUNC)
+	was := config
+	config = elsewhere
+	for _, what := range []string{"explain", "status"} {
+		arguments := []string{what, "--set", "data=" + filepath.Join(folder, "data")}
+		if what == "explain" {
+			arguments = append(arguments, "agent:"+secret)
+		}
+		if got := shown(arguments...); strings.Contains(got, "cannot be read") || what == "explain" && !strings.Contains(got, "On the list: #") || strings.Contains(got, "differ") {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	config = was
 	runs(t, exit.Done, "#", "unblock", secret, "--why", "tested", "--config", config)
 	await(secret, http.StatusOK)
 	visit()

@@ -46,6 +46,7 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request, v *visitor) error
 	if err != nil {
 		return err
 	}
+	q.hide(c.config.Rules())
 	leave, ok := c.streaming.TryTake(r)
 	if !ok {
 		return problem{http.StatusServiceUnavailable, "Too many live lists are open."}

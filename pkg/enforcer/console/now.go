@@ -58,6 +58,7 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error 
 	if err != nil {
 		return err
 	}
+	q.hide(c.config.Rules())
 	leave, err := c.place(r)
 	if err != nil {
 		return err

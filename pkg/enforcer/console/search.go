@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/address"
 	"weir/pkg/blocklist"
+	"weir/pkg/rule"
 )
 
 // Bounds of a search.
@@ -33,6 +34,7 @@ type query struct {
 	Before string // the place of the last row of the page before; empty on the first
 
 	part   []byte       // that a key contains
+	hidden [][]byte     // keys with hashes, for a text that may be a secret
 	scope  string       // of part; empty for any
 	prefix netip.Prefix // that a key overlaps; not valid where the text is no address
 	before place
@@ -86,6 +88,19 @@ func readQuery(values url.Values) (*query, error) {
 	return q, nil
 }
 
+// hide searches for the hashes of a text that may be a secret.
+func (q *query) hide(rules *rule.Set) {
+	if rules == nil {
+		return
+	}
+	for _, key := range rules.HiddenKeys(q.Text) {
+		q.hidden = append(q.hidden, []byte(key))
+	}
+	if q.scope != "" {
+		q.part = []byte(rules.HiddenValue(q.scope, string(q.part)))
+	}
+}
+
 func (p place) String() string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(p.decided, 10) + "/" + p.name))
 }
@@ -127,7 +142,8 @@ func (q *query) wants(s subject) bool {
 	if q.Mode != "" && s.shadow != (q.Mode == "shadow") || q.Rule != "" && s.rule != q.Rule {
 		return false
 	}
-	if len(q.part) == 0 || bytes.Contains(s.key, q.part) {
+	isHidden := func(key []byte) bool { return bytes.Equal(s.key, key) }
+	if len(q.part) == 0 || bytes.Contains(s.key, q.part) || slices.ContainsFunc(q.hidden, isHidden) {
 		return true
 	}
 	if !q.prefix.IsValid() || !mayOverlap(q.prefix, s.key) {
