@@ -14,8 +14,8 @@ import (
 )
 
 // browse shows the tables of a feed on the terminal. A row is opened by its Value, a ruleKey, as weir explain shows it.
-func browse(c *cobra.Command, orders []terminal.Order, from *aggregatorFlags, feed func(context.Context, chan<- terminal.Table)) error {
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGHUP, syscall.SIGQUIT) // they end the process, and the terminal has to be given back
+func browse(ctx context.Context, c *cobra.Command, orders []terminal.Order, from *aggregatorFlags, feed func(context.Context, chan<- terminal.Table)) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP, syscall.SIGQUIT) // they end the process, and the terminal has to be given back
 	defer stop()
 	t, err := terminal.Open(c.InOrStdin(), c.OutOrStdout())
 	if err != nil {
@@ -45,6 +45,11 @@ func explained(ctx context.Context, from aggregatorFlags, of ruleKey) string {
 		text.WriteString("\n" + noteOf(err) + "\n")
 	}
 	return text.String()
+}
+
+// browses reports whether a command with a text for people shows a view.
+func browses(c *cobra.Command) bool {
+	return terminal.Draws(c.InOrStdin()) && terminal.Draws(c.OutOrStdout())
 }
 
 // quietly returns a command that does the same without messages.

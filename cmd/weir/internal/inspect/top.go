@@ -17,7 +17,6 @@ import (
 	"weir/cmd/weir/internal/ask"
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/output"
-	"weir/cmd/weir/internal/output/terminal"
 	"weir/cmd/weir/internal/shown"
 )
 
@@ -86,7 +85,7 @@ func (t *topCommand) run(c *cobra.Command) error {
 		return err
 	}
 
-	if t.output.Form == "text" && !t.plain && terminal.Draws(c.InOrStdin()) && terminal.Draws(c.OutOrStdout()) {
+	if t.output.Form == "text" && !t.plain && browses(c) {
 		return t.view(c, asked)
 	}
 	keys, err := t.heaviest(c, asked, t.number)

@@ -34,7 +34,7 @@ func (t *topCommand) view(c *cobra.Command, asked *aggregators) error {
 		return err // nothing runs, as without a view
 	}
 
-	return browse(c, topOrders, &t.ask, func(ctx context.Context, tables chan<- terminal.Table) {
+	return browse(c.Context(), c, topOrders, &t.ask, func(ctx context.Context, tables chan<- terminal.Table) {
 		quiet.SetContext(ctx)
 		for {
 			table := t.table(quiet, asked, time.Now())

@@ -19,6 +19,7 @@ import (
 type watchCommand struct {
 	enforcer ask.Flags
 	rule     string
+	plain    bool
 	output   command.Output
 }
 
@@ -35,7 +36,10 @@ The text form has at most thirty lines a second: in a flood, further changes are
 (--json) get every change, one a line.
 
 When the enforcer is lost, watch reconnects by itself and continues where it was. If the enforcer does not have the
-changes since then, watch compares the new list with the old one, and reports that.`,
+changes since then, watch compares the new list with the old one, and reports that.
+
+In a terminal the changes are shown in place until you press q, the newest first. Enter shows what weir explain knows of
+a key.`,
 		Example: `  weir watch
   weir watch --rule sign-in
   weir watch --json | jq -r .key`,
@@ -44,6 +48,7 @@ changes since then, watch compares the new list with the old one, and reports th
 	}
 	w.enforcer.Add(c)
 	c.Flags().StringVar(&w.rule, "rule", "", "show the changes of one `RULE` only; manual entries have the rule manual")
+	c.Flags().BoolVar(&w.plain, "plain", false, "write lines, in a terminal too")
 	w.output.Add(c, "text", "json", "plain")
 	return c
 }
@@ -68,6 +73,9 @@ func (w *watchCommand) run(c *cobra.Command) error {
 	feed := &watchFeed{enforcer: enforcer, query: url.Values{}, stderr: c.ErrOrStderr(), seen: newWatchSeen()}
 	if w.rule != "" {
 		feed.query.Set("rule", w.rule)
+	}
+	if w.output.Form == "text" && !w.plain && browses(c) {
+		return w.view(c, feed)
 	}
 	return watchUntil(c.Context(), feed, show)
 }

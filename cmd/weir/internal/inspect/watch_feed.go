@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"weir/cmd/internal/exit"
@@ -22,8 +23,9 @@ type watchFeed struct {
 	seen     *watchSeen
 
 	version blocklist.Version
-	local   string // names the manual entries that were received and have no version yet
-	failure string // the error that was reported last; empty while the enforcer answers
+	local   string      // names the manual entries that were received and have no version yet
+	failure string      // the error that was reported last; empty while the enforcer answers
+	away    atomic.Bool // failure is not empty, for other goroutines
 }
 
 const (
@@ -75,6 +77,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 		case f.failure != "":
 			f.report("the enforcer at %s answers again; changes are shown from where it was lost", f.enforcer.At())
 			f.failure = ""
+			f.away.Store(false)
 		}
 
 		if len(some) > 0 {
@@ -106,6 +109,7 @@ func (f *watchFeed) run(ctx context.Context, changes chan<- []watchChange) error
 // lost makes the next request try all places of the enforcer again, and reports each error once.
 func (f *watchFeed) lost(err error) {
 	f.enforcer.Retry()
+	f.away.Store(true)
 	if err.Error() != f.failure {
 		f.report("%v; trying again", err)
 		f.failure = err.Error()

@@ -17,12 +17,18 @@ const (
 func (b *Browser) room() int {
 	taken := 2 // the titles and the keys
 	if b.page == nil {
-		taken += len(b.table.Head)
-		if b.table.Note != "" {
-			taken++
-		}
+		taken += len(b.table.Head) + len(b.note())
 	}
 	return max(1, b.rows-taken)
+}
+
+// note returns the lines of the note, a few at most.
+func (b *Browser) note() []string {
+	if b.table.Note == "" {
+		return nil
+	}
+	lines := wrapped(b.table.Note, b.columns)
+	return lines[:min(len(lines), 3)]
 }
 
 // draw returns the lines of the screen.
@@ -55,8 +61,8 @@ func (b *Browser) drawRows(screen output.Screen) (lines []string) {
 		}
 		lines = append(lines, screen.Line(head, output.Plain))
 	}
-	if b.table.Note != "" {
-		lines = append(lines, screen.Line(b.table.Note, output.Yellow))
+	for _, line := range b.note() {
+		lines = append(lines, screen.Line(line, output.Yellow))
 	}
 
 	// The chosen row stays on the screen.

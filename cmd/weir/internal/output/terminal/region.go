@@ -97,7 +97,7 @@ func (r *Region) run(ctx context.Context) {
 		case <-r.wake:
 		}
 		last = ctx.Err() != nil
-		_, _ = r.out.WriteString(r.frame(last)) // a terminal that is gone ends the process by a signal
+		_, _ = r.out.WriteString(r.frame(last)) // the process goes on without a terminal
 	}
 }
 
