@@ -94,8 +94,8 @@ type Store interface {
 	Read(ctx context.Context, partition int, space Space, keys [][]byte) ([][]byte, Fence, error)
 
 	// Scan returns some of the keys of a space and where to continue, in the store's own order. A page has about that
-	// many pairs, or more when they lie together, or fewer. A key that is there from the first page to the last comes
-	// exactly once.
+	// many pairs, or some thousands more when they lie together, or fewer. A key that is there from the first page to the
+	// last comes exactly once, except that one of very many that lie together may come again.
 	Scan(ctx context.Context, partition int, space Space, from Cursor, pairs int) (Page, error)
 
 	// Sync returns when all earlier writes are as safe as the store can make them.

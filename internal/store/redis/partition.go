@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -134,64 +135,106 @@ func text(reply any) string {
 	return text
 }
 
-// bucketsPerPage bounds how many empty buckets one call looks into.
-const bucketsPerPage = 128
+const (
+	// bucketsPerPage bounds how many empty buckets one call looks into.
+	bucketsPerPage = 128
+	// mostAtOnce is how many pairs a bucket has at most that is read at once. Usual buckets have some hundred.
+	mostAtOnce = 4096
+)
 
-// Scan returns the contents of the next few buckets. A cursor is a bucket's number.
+// A cursor is the number of a bucket and, where a large one is continued, the cursor of Redis in it.
+type cursor struct {
+	bucket uint64
+	long   int64 // 1 in the long bucket, 0 in the short one
+	within string
+}
+
+func (c cursor) String() string {
+	text := strconv.FormatUint(c.bucket, 10)
+	if c.within != "0" {
+		text += fmt.Sprintf(".%d.%s", c.long, c.within)
+	}
+	return text
+}
+
+func readCursor(text string, buckets uint64) (c cursor, ok bool) {
+	c.within = "0"
+	if text == "" {
+		return c, true
+	}
+	bucket, rest, large := strings.Cut(text, ".")
+	c.bucket, ok = number(bucket)
+	if large {
+		long, within, _ := strings.Cut(rest, ".")
+		_, numeric := number(within)
+		ok = ok && numeric && (long == "0" || long == "1")
+		if c.within = within; long == "1" {
+			c.long = 1
+		}
+	}
+	return c, ok && c.bucket < buckets
+}
+
+func number(text string) (n uint64, ok bool) {
+	n, err := strconv.ParseUint(text, 10, 64)
+	return n, err == nil
+}
+
+// Scan returns the contents of the next few buckets, or a part of a large one.
 func (s *Store) Scan(ctx context.Context, partition int, in store.Space, from store.Cursor, pairs int) (store.Page, error) {
 	sp := spaces[in]
-	first := uint64(0)
-	if from != "" {
-		var err error
-		if first, err = strconv.ParseUint(string(from), 10, 64); err != nil || first >= sp.buckets {
-			return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %q is not a cursor of this space", partition, from)
-		}
+	at, ok := readCursor(string(from), sp.buckets)
+	if !ok {
+		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %q is not a cursor of this space", partition, from)
 	}
 
 	names := s.names(partition).naming(bucketsPerPage)
-	for bucket := first; bucket < min(first+bucketsPerPage, sp.buckets); bucket++ {
+	for bucket := at.bucket; bucket < min(at.bucket+bucketsPerPage, sp.buckets); bucket++ {
 		names.numbered(sp, bucket)
 	}
 
-	reply, err := scan.Run(ctx, s.client, names.all(), pairs).Slice()
+	reply, err := scan.Run(ctx, s.client, names.all(), pairs, at.long, at.within, mostAtOnce).Slice()
 	if err != nil {
 		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %w", partition, err)
 	}
 
-	page, done, err := pageOf(reply)
+	page, next, err := pageOf(reply, at)
 	if err != nil {
 		return store.Page{}, fmt.Errorf("scanning partition %d in Redis: %w", partition, err)
 	}
 
-	// done may be fewer buckets than were named: the script stops once it has enough pairs.
-	if next := first + done; next < sp.buckets {
-		page.Next = store.Cursor(strconv.FormatUint(next, 10))
+	if next.bucket < sp.buckets {
+		page.Next = store.Cursor(next.String())
 	}
 
 	return page, nil
 }
 
-func pageOf(reply []any) (page store.Page, done uint64, err error) {
-	if len(reply) < 2 || len(reply)%2 != 0 {
-		return page, 0, errReply
+// pageOf reads a reply to scan. next may be fewer buckets on than were named: the script stops once it has enough pairs.
+func pageOf(reply []any, at cursor) (page store.Page, next cursor, err error) {
+	const head = 4
+	if len(reply) < head || len(reply)%2 != 0 {
+		return page, next, errReply
 	}
 	looked, ok := reply[1].(int64)
-	if !ok || looked < 1 {
-		return page, 0, errReply
+	long, isNumber := reply[3].(int64)
+	next = cursor{at.bucket + uint64(looked), long, cmp.Or(text(reply[2]), "0")}
+	if !ok || !isNumber || looked < 0 || looked == 0 && next.within == "0" {
+		return page, next, errReply
 	}
 
 	page.Fence, err = store.ParseFence(text(reply[0]))
-	at := make(map[string]int, len(reply)/2)
-	for i := 2; i < len(reply); i += 2 {
+	places := make(map[string]int, len(reply)/2)
+	for i := head; i < len(reply); i += 2 {
 		pair := store.Pair{Key: []byte(text(reply[i])), Value: []byte(text(reply[i+1]))}
 		// Redis may keep a key in both buckets after a crash (takeOrWrite).
-		if before, ok := at[text(reply[i])]; ok { // the long value comes after the short one
+		if before, ok := places[text(reply[i])]; ok { // the long value comes after the short one
 			page.Pairs[before] = pair
 			continue
 		}
-		at[text(reply[i])] = len(page.Pairs)
+		places[text(reply[i])] = len(page.Pairs)
 		page.Pairs = append(page.Pairs, pair)
 	}
 
-	return page, uint64(looked), err
+	return page, next, err
 }

@@ -50,21 +50,46 @@ end
 return found
 `)
 
-// scan has as argument how many pairs are enough. It returns the fence, how many pairs of buckets it read, then their
-// contents.
+// scan has as arguments how many pairs are enough, where in the first pair of buckets to begin (0 the short one, 1 the
+// long one, and a cursor of Redis in it), and how many pairs a bucket may have to be read at once. It returns the fence,
+// how many pairs of buckets it read to their end, where it stopped in the next one (a cursor and 0 or 1; no cursor where
+// it did not), then the contents.
+//
+// Clients choose keys, so they can bring very many into one bucket. Redis would stand still while all are read.
 var scan = goredis.NewScript(`
-local found = {redis.call('GET', KEYS[1]) or '', 0}
+local found = {redis.call('GET', KEYS[1]) or '', 0, '', 0}
 local enough = 2 * tonumber(ARGV[1])
-for i = 2, #KEYS do
-  for _, text in ipairs(redis.call('HGETALL', KEYS[i])) do
-    found[#found + 1] = text
-  end
-  if i % 2 == 1 then
-    found[2] = found[2] + 1
-    if #found - 2 >= enough then
+local i, cursor = 2 + tonumber(ARGV[2]), ARGV[3]
+while i <= #KEYS do
+  if cursor == '0' and redis.call('HLEN', KEYS[i]) <= tonumber(ARGV[4]) then
+    for _, text in ipairs(redis.call('HGETALL', KEYS[i])) do
+      found[#found + 1] = text
+    end
+  else
+    local looked = 0
+    repeat
+      local page = redis.call('HSCAN', KEYS[i], cursor, 'COUNT', ARGV[1])
+      cursor = page[1]
+      looked = looked + #page[2] + 1
+      for at = 1, #page[2], 2 do
+        if i % 2 == 1 or redis.call('HEXISTS', KEYS[i + 1], page[2][at]) == 0 then
+          found[#found + 1] = page[2][at]
+          found[#found + 1] = page[2][at + 1]
+        end
+      end
+    until cursor == '0' or looked >= enough
+    if cursor ~= '0' then
+      found[3], found[4] = cursor, i % 2
       break
     end
   end
+  if i % 2 == 1 then
+    found[2] = found[2] + 1
+    if #found - 4 >= enough then
+      break
+    end
+  end
+  i = i + 1
 end
 return found
 `)
