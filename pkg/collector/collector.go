@@ -64,7 +64,7 @@ func Open(config Config) (*Collector, error) {
 	config.pace = pace.New(config.Logger, time.Now)
 	p := pipeline.New(pipeline.Config{
 		Folder: filepath.Join(config.Folder, "rules"), Late: config.Late, Ahead: config.Ahead, Sink: config.Sink, Partitions: config.Partitions,
-		Batch: config.Batch, Evidence: config.Evidence,
+		Batch: config.Batch, Evidence: config.Evidence, Ended: config.Ended,
 		Retention: config.Retention, Pace: config.pace, Now: time.Now,
 		RestartAfter: config.restartAfter, PartsBytes: config.partsBytes, Logger: config.Logger, Metrics: config.Metrics,
 	})

@@ -13,6 +13,7 @@ import (
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/topics"
 	"weir/pkg/evidence"
+	"weir/pkg/inline"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -22,10 +23,11 @@ type Config struct {
 	Folder     string // of the journal; made when missing
 	Sources    []SourceConfig
 	Rules      *rule.Set
-	Client     *request.Client // nil: the client is the one that the log names
-	Evidence   *evidence.Ring  // of the last requests that counted; nil keeps none
-	Late       time.Duration   // how far a source may be ahead of the others when they are read from behind
-	Ahead      time.Duration   // how far ahead of our clock a request may be
+	Client     *request.Client   // nil: the client is the one that the log names
+	Evidence   *evidence.Ring    // of the last requests that counted; nil keeps none
+	Ended      func([]inline.ID) // takes attempts whose requests have ended, and does not wait; nil reads none
+	Late       time.Duration     // how far a source may be ahead of the others when they are read from behind
+	Ahead      time.Duration     // how far ahead of our clock a request may be
 	Sink       pipeline.Sink
 	Notes      journal.Notes // of the sink's log; nil when it has none
 	Partitions int           // of the sink

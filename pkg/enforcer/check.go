@@ -144,6 +144,7 @@ func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blo
 	default:
 		e.metrics.passed.Inc()
 	}
+	a.markLease(header)
 
 	w.WriteHeader(http.StatusOK)
 }

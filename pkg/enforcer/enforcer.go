@@ -140,7 +140,8 @@ type Enforcer struct {
 	following atomic.Int64 // followers over HTTP
 	ending    chan struct{}
 	end       sync.Once
-	address   string // valid once serving is closed
+	endings   sync.RWMutex // End reads it; Run locks it at its end
+	address   string       // valid once serving is closed
 	serving   chan struct{}
 }
 
@@ -267,6 +268,7 @@ func (e *Enforcer) Run(ctx context.Context) error {
 	// The order matters: end followers, finish requests, and only then stop sending their orders.
 	cancel()
 	e.drain(server)
+	e.endings.Lock() // forever: End takes nothing more
 	stopSending()
 	running.Wait()
 	if e.shared != nil {

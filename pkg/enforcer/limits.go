@@ -20,6 +20,7 @@ type limits struct {
 	definition       string       // the part of the rule that decides how it counts
 	policies         []policy
 	policyField      []string
+	endsByLog        bool
 
 	admitted, refused, inShadow prometheus.Counter
 }
@@ -33,7 +34,7 @@ func newLimits(of *rule.Rule, m *metrics, enforcers int, before *ruling) (limits
 	l := limits{
 		definition: fmt.Sprint(of.Algorithm, of.Limits, of.Subwindows, of.Burst, of.Remember, of.Lease),
 		admitted:   m.attempts.WithLabelValues(of.Name, "admitted"), refused: m.attempts.WithLabelValues(of.Name, "refused"),
-		inShadow: m.attempts.WithLabelValues(of.Name, "shadow"),
+		inShadow: m.attempts.WithLabelValues(of.Name, "shadow"), endsByLog: of.EndsByLog,
 	}
 	var texts []string
 	for _, limit := range of.Limits {

@@ -264,6 +264,9 @@ type settleRequest struct {
 	Attempt string `json:"attempt"`
 	Rule    string `json:"rule,omitempty"` // all rules without it
 	Cost    *int64 `json:"cost,omitempty"` // without it the attempt has ended, and has cost what was taken
+
+	// Ended are attempts whose requests have ended by the log, in place of all others.
+	Ended []string `json:"ended,omitempty"`
 }
 
 // settles answers what an attempt has cost.
@@ -274,6 +277,9 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 	var asked settleRequest
 	if _, err := readJSON(w, r, &asked); err != nil {
 		return problemf(bodyStatus(err), `the body settles nothing: %s; write {"attempt": "ID", "cost": 0}`, err)
+	}
+	if len(asked.Ended) > 0 {
+		return e.ends(w, r, &asked)
 	}
 	cost := int64(inline.Kept)
 	if asked.Cost != nil {

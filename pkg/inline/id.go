@@ -39,3 +39,19 @@ func ParseID(text string) (id ID, err error) {
 	}
 	return id, nil
 }
+
+// leaseWord is before an ID in the field that edges write into their logs.
+const leaseWord = "lease "
+
+// LeaseMark is how an enforcer names, at the end of the field for logs, an attempt whose request ends with its line.
+func LeaseMark(id ID) string { return leaseWord + id.String() }
+
+// LeaseIn is the ID in a text that ends with a LeaseMark.
+func LeaseIn(text string) (id ID, ok bool) {
+	at := len(text) - hex.EncodedLen(len(id))
+	if at < len(leaseWord) || text[at-len(leaseWord):at] != leaseWord {
+		return id, false
+	}
+	id, err := ParseID(text[at:])
+	return id, err == nil
+}

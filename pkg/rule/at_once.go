@@ -45,6 +45,9 @@ func (r *ruleSpec) checkAtOnce(v yamlfile.Value) bool {
 		if v.Has("lease") {
 			lease.Faultf("leave it out, or write limits: [20 at once]", "a lease is of a limit at once, and the rule has none")
 		}
+		if ends := v.Key("ends"); v.Has("ends") && !ends.Faulty() {
+			ends.Faultf("leave it out, or write limits: [20 at once] and a lease", "only a request at a limit at once has an end, and the rule has no such limit")
+		}
 		return !v.Has("lease")
 	}
 
@@ -69,4 +72,22 @@ func (r *ruleSpec) checkAtOnce(v yamlfile.Value) bool {
 		return true
 	}
 	return false
+}
+
+// An endsWord is true if the line in the log is the end of a request.
+type endsWord bool
+
+// FromYAML reads log.
+func (e *endsWord) FromYAML(v yamlfile.Value) {
+	*e = word(v, "other end of a request", []string{"log"}) == 0
+}
+
+// EndsByLog are the rules whose requests end with their lines in a log, and the longest of their leases.
+func (s *Set) EndsByLog() (names []string, lease time.Duration) {
+	for _, r := range s.Rules {
+		if r.EndsByLog {
+			names, lease = append(names, r.Name), max(lease, r.Lease)
+		}
+	}
+	return names, lease
 }

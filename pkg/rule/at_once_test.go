@@ -1,6 +1,7 @@
 package rule_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -39,6 +40,7 @@ func TestAtOnce(t *testing.T) {
 	seen := map[string]bool{set.Fingerprint(): true}
 	for _, other := range []string{
 		`rules: [{name: jobs, key: user, limits: [100/min, 20 at once], lease: 31s, algorithm: token, inline: true}]`,
+		`rules: [{name: jobs, key: user, limits: [100/min, 20 at once], lease: 30s, ends: log, algorithm: token, inline: true}]`,
 		`rules: [{name: jobs, key: user, limits: [100/min, 20/30s], algorithm: token, inline: true}]`,
 	} {
 		fingerprint := mustParse(t, other).Fingerprint()
@@ -46,5 +48,20 @@ func TestAtOnce(t *testing.T) {
 			t.Errorf("%s has the fingerprint of another", other)
 		}
 		seen[fingerprint] = true
+	}
+}
+
+// The rules whose requests end with their lines are known by name, with the longest of their leases.
+func TestRulesThatEndByTheLog(t *testing.T) {
+	set := mustParse(t, `rules:
+  - {name: a, key: ip, limits: [2 at once], lease: 30s, ends: log, inline: true}
+  - {name: b, key: ip, limits: [2 at once], lease: 1h, inline: true}
+  - {name: c, key: ip, limits: [2 at once], lease: 10m, ends: log, inline: true}
+`)
+	if names, lease := set.EndsByLog(); strings.Join(names, " ") != "a c" || lease != 10*time.Minute {
+		t.Errorf("%v, %s", names, lease)
+	}
+	if names, lease := mustParse(t, `rules: [{name: b, key: ip, limits: [2 at once], lease: 1h, inline: true}]`).EndsByLog(); names != nil || lease != 0 {
+		t.Errorf("%v, %s", names, lease)
 	}
 }

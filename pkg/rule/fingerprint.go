@@ -41,6 +41,7 @@ type decidingRule struct {
 	Inline, AlsoLog   bool `json:",omitempty"`
 
 	AtOnce []int         `json:",omitempty"`
+	Ends   bool          `json:",omitempty"`
 	Queue  string        `json:",omitempty"` // its bound is the last of Limits
 	After  int64         `json:",omitempty"`
 	Within time.Duration `json:",omitempty"`
@@ -78,7 +79,7 @@ func (r *Rule) deciding() decidingRule {
 		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
-		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret,
+		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog,
 	}
 
 	if r.Queue != nil {

@@ -89,6 +89,7 @@ type Rule struct {
 	AlsoLog     bool               // collectors and aggregators count an inline rule too
 	OnError     inline.OnError     // of an inline rule, while its store fails
 	Lease       time.Duration      // how long a limit at once counts a request that reports no end; 0 without such a limit
+	EndsByLog   bool               // a request ends for a limit at once when the log has its line, besides when it is settled
 	Try         []window.Algorithm // that judge the attempts of an inline rule too; they decide nothing
 	Queue       *inline.Queue      // of an inline rule; nil without one. Its bound is the last of Limits
 	Evidence    int                // how many of the last requests that counted are kept with an entry; it decides nothing

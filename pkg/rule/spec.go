@@ -37,6 +37,7 @@ type ruleSpec struct {
 	Inline      inlineSpec        `yaml:"inline"`
 	OnError     onErrorWord       `yaml:"on_error"`
 	Lease       duration.Duration `yaml:"lease"`
+	Ends        endsWord          `yaml:"ends"`
 	Try         trySpec           `yaml:"try"`
 	Queue       queueSpec         `yaml:"queue"`
 	Evidence    evidenceSpec      `yaml:"evidence"`
@@ -117,7 +118,7 @@ func (r *ruleSpec) rule() *Rule {
 	rule := &Rule{
 		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
 		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
-		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease),
+		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease), EndsByLog: bool(r.Ends),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
 			After: r.Block.After, Within: time.Duration(r.Block.Within)},
 		Evidence: int(r.Evidence), Secret: r.Secret, Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,

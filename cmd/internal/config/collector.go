@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"weir/internal/duration"
 	"weir/internal/network"
+	"weir/internal/origin"
 	"weir/internal/yamlfile"
 	"weir/pkg/evidence"
 )
@@ -27,8 +29,36 @@ type Collector struct {
 	// Evidence is how much memory keeps the last requests that counted, for the rules' evidence: 64KiB or more, or 0 for
 	// none. Default: 16MiB.
 	Evidence Size `yaml:"evidence"`
+	// Settle names the enforcers to which the collector reports that a request at a limit at once has ended (ends: log in
+	// a rule), besides that of the same process. Default: none.
+	Settle Settle `yaml:"settle"`
 	// Sources are all read at the same time. Default: none.
 	Sources []Source `yaml:"sources"`
+}
+
+// Settle configures where a collector reports the ends of requests.
+type Settle struct {
+	// Enforcers are the URLs of enforcers. Default: none.
+	Enforcers Texts `yaml:"enforcers"`
+	// KeyFile contains the API key for them, with the role take. Default: none.
+	KeyFile string `yaml:"key_file"`
+	// TLS configures the connections where a URL is https. Default: the system's roots.
+	TLS ClientTLS `yaml:"tls"`
+}
+
+// Validate checks the URLs.
+func (s *Settle) Validate(v yamlfile.Value) {
+	for i, text := range s.Enforcers {
+		switch _, err := origin.Server(text); {
+		case errors.Is(err, origin.ErrUser):
+			v.Key("enforcers").Fault(err)
+		case err != nil:
+			v.Key("enforcers").Faultf("write https://enforcer.example:7421", "%q is not the URL of an enforcer", s.Enforcers[i])
+		}
+	}
+	if len(s.Enforcers) == 0 && (s.KeyFile != "" || s.TLS.On) && !v.Faulty() {
+		v.Faultf("write enforcers: [https://enforcer.example:7421] next to it", "there is no enforcer to report to")
+	}
 }
 
 // longestBatch bounds what comes while a collector does not look: syslog that does not wait is dropped.

@@ -71,6 +71,8 @@ func (c *Config) paths() []*string {
 		&enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
 	}
 
+	settle := &c.Collector.Settle
+	paths = append(paths, &settle.KeyFile, &settle.TLS.CA, &settle.TLS.Cert, &settle.TLS.Key)
 	for _, t := range []*ServerTLS{&c.Collector.TLS, &c.Aggregator.TLS, &enforcer.TLS} {
 		paths = append(paths, &t.Cert, &t.Key, &t.Clients)
 	}
@@ -126,6 +128,8 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 	add("store.password_file", c.Store.PasswordFile)
 	add("inline.store.password_file", c.Inline.Store.PasswordFile)
 	server("collector", c.Collector.Keys, c.Collector.TLS)
+	add("collector.settle.key_file", c.Collector.Settle.KeyFile)
+	client("collector.settle.tls", c.Collector.Settle.TLS)
 	for i, s := range c.Collector.Sources {
 		section := fmt.Sprintf("collector.sources.%d", i)
 		server(section, s.Keys, s.TLS.Server())
@@ -184,6 +188,8 @@ func Keys() []string {
 		{"store.", Store{}},
 		{"collector.", Collector{}},
 		{"collector.tls.", ServerTLS{}},
+		{"collector.settle.", Settle{}},
+		{"collector.settle.tls.", ClientTLS{}},
 		{"collector.sources[].", Source{}},
 		{"collector.sources[].tls.", SourceTLS{}},
 		{"collector.sources[].sasl.", SASL{}},

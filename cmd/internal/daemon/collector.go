@@ -13,6 +13,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/topic"
 	"weir/pkg/collector"
+	"weir/pkg/collector/ends"
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/listeners"
@@ -66,6 +67,7 @@ type RunningCollector struct {
 	closeAlso func()
 	folder    *keptFile // of the collector
 	proving   proving
+	ends      *ends.Sender // nil without an enforcer to report to
 }
 
 // OpenCollector makes the collector that the configuration describes. It sends hits with the given client.
@@ -95,7 +97,13 @@ func OpenCollector(ctx context.Context, p *Process, client topic.Log) (*RunningC
 		err = r.proving.openRing(p)
 	}
 	if err == nil {
+		r.ends, err = p.openEnds()
+	}
+	if err == nil {
 		settings.Evidence = r.proving.ring
+		if r.ends != nil {
+			settings.Ended = r.ends.Put
+		}
 		r.Collector, err = collector.Open(settings)
 	}
 

@@ -58,6 +58,7 @@ type Process struct {
 	kept   []*keptFile    // open files whose loss makes it unready
 	api    *http.ServeMux // the part's own endpoints, which require the role read
 	others []*Process     // the parts of this process, and this one
+	end    endAttempts    // of an enforcer
 	part   string         // the name of the part; empty outside of a process with several
 	hangup chan os.Signal
 	served prometheus.Gatherers // the metrics at /metrics; empty means only Metrics

@@ -117,6 +117,7 @@ func OpenEnforcer(ctx context.Context, p *Process, client topic.Log) (*RunningEn
 		return nil, errors.Join(err, r.closeProducers(canceled()), r.closeInlineStore())
 	}
 
+	p.end = r.End
 	r.mount()
 	r.notifier = r.openNotifier()
 	p.keeps(true, "the list is written again; manual entries that wait to be sent are only in memory until the topics have them", p.Config.Data, "enforcer")

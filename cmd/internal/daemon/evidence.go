@@ -49,16 +49,20 @@ func (v *proving) close() {
 	}
 }
 
-// Run reads the sources until the context is done, and sends evidence meanwhile.
+// Run reads the sources until the context is done. Meanwhile it sends evidence and the ends of requests.
 func (r *RunningCollector) Run(ctx context.Context) error {
-	if r.proving.witness == nil {
-		return r.Collector.Run(ctx)
-	}
 	sending, stop := context.WithCancel(ctx)
+	ending, stopEnds := context.WithCancel(context.WithoutCancel(ctx)) // until the last line is read
 	var running sync.WaitGroup
-	running.Go(func() { r.proving.witness.Run(sending) })
+	if r.proving.witness != nil {
+		running.Go(func() { r.proving.witness.Run(sending) })
+	}
+	if r.ends != nil {
+		running.Go(func() { r.ends.Run(ending) })
+	}
 	err := r.Collector.Run(ctx)
 	stop()
+	stopEnds()
 	running.Wait()
 	return err
 }

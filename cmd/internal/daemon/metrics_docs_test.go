@@ -127,7 +127,7 @@ func described(kind string, labels []string) string {
 // collectorMetrics returns the metrics of a collector with a source of each kind.
 func collectorMetrics(t *testing.T) string {
 	t.Helper()
-	p := newPlace(t, "")
+	p := newPlace(t, "  settle: {enforcers: 'http://127.0.0.1:1'}\n")
 	configured, err := os.ReadFile(filepath.Join(p.folder, "weir.yaml"))
 	if err != nil {
 		t.Fatal(err)

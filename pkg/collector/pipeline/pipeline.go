@@ -23,6 +23,7 @@ import (
 	"weir/pkg/collector/pace"
 	"weir/pkg/evidence"
 	"weir/pkg/hit"
+	"weir/pkg/inline"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -35,12 +36,13 @@ type Config struct {
 	Late       time.Duration // how far a source may be ahead of the others when they are read from behind
 	Ahead      time.Duration // how far ahead of our clock a request may be
 	Sink       Sink
-	Partitions int              // of the sink
-	Retention  time.Duration    // of the sink's log: older cuts are never sent again; 0 is unlimited
-	Batch      time.Duration    // how long a live record may wait for others, so that they are sent together; 0 is not at all
-	Pace       *pace.Group      // of the logs
-	Now        func() time.Time // the clock
-	Evidence   *evidence.Ring   // of the last requests that counted; nil keeps none
+	Partitions int               // of the sink
+	Retention  time.Duration     // of the sink's log: older cuts are never sent again; 0 is unlimited
+	Batch      time.Duration     // how long a live record may wait for others, so that they are sent together; 0 is not at all
+	Pace       *pace.Group       // of the logs
+	Now        func() time.Time  // the clock
+	Evidence   *evidence.Ring    // of the last requests that counted; nil keeps none
+	Ended      func([]inline.ID) // takes attempts whose requests have ended (ends: log), and does not wait; nil reads none
 
 	RestartAfter time.Duration // a panic; 0 is 10 s
 	PartsBytes   int64         // of the lines in parts (docker, cri) of all streams, besides 128 KiB each; 0 is 64 MiB
@@ -134,7 +136,7 @@ func (p *Pipeline) rulingOf(fingerprint string) *ruling {
 		return now
 	}
 	if set := p.kept.find(fingerprint); set != nil {
-		return newRuling(set, now.client, p.config.Evidence)
+		return newRuling(set, now.client, &p.config)
 	}
 	return nil
 }
@@ -144,7 +146,7 @@ func (p *Pipeline) SetRules(set *rule.Set, client *request.Client) {
 	if err := p.kept.keep(set); err != nil {
 		p.config.Logger.Warn("the rules could not be stored: batches that have to be made again by them may differ", "error", err)
 	}
-	p.ruling.Store(newRuling(set, client, p.config.Evidence))
+	p.ruling.Store(newRuling(set, client, &p.config))
 }
 
 // DrainPatience is how long a source waits at its end for Kafka to acknowledge the hits that it has sent.

@@ -19,17 +19,21 @@ type ruling struct {
 	fingerprint string
 	evidence    []uint64 // by rule: its number in the ring, 0 for rules without evidence; nil when no rule has any
 	reaches     []string // as reads, with the fields that evidence shows
+	lease       int64    // the longest of rules with ends: log, ms; 0 reads no ends
 }
 
 // shownFields are those that evidence shows, besides those that every parser fills.
 var shownFields = []string{"method", "host", "path", "query", "agent"}
 
-func newRuling(set *rule.Set, client *request.Client, ring *evidence.Ring) *ruling {
+func newRuling(set *rule.Set, client *request.Client, c *Config) *ruling {
 	r := &ruling{set: set, client: client, fingerprint: set.Fingerprint(), reads: set.Reads(), asks: set.Asks()}
 	for _, one := range set.Rules {
 		r.names = append(r.names, one.Name)
 	}
-	r.keepEvidence(ring)
+	if c.Ended != nil {
+		r.readEnds()
+	}
+	r.keepEvidence(c.Evidence)
 	return r
 }
 

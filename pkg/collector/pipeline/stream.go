@@ -74,6 +74,7 @@ type Stream struct {
 	used      []int         // partitions, in the order of their first hit
 	hits      int
 	copier    copier // for evidence
+	ender     ender  // for limits at once
 
 	record string
 	err    error
@@ -124,6 +125,10 @@ type Again struct{ From, To, Clock int64 }
 
 // woken makes the stream look at its cuts. It does not block and may be called from any goroutine.
 func (s *Stream) woken() { sleep.Wake(s.wake) }
+
+// midLine reports whether parts of a line are missing. Its beginning has to be read again after a crash, so no cut ends
+// there.
+func (s *Stream) midLine() bool { return s.decoder != nil && s.decoder.Pending() }
 
 // Show publishes the stream's state for the status.
 func (s *Stream) Show() {

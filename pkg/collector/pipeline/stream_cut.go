@@ -174,6 +174,7 @@ func (s *Stream) endCut() {
 	}
 	s.release()
 	s.copier.end(c)
+	s.ender.flush()
 	c.left.Store(int32(len(c.Batches)))
 	if s.beat != nil && len(c.Batches) > 0 {
 		s.beaten = s.beat.period(s.in.Now())
@@ -342,10 +343,6 @@ func (s *Stream) finish(c *Cut) {
 		call(err)
 	}
 }
-
-// midLine reports whether parts of a line are missing. Its beginning has to be read again after a crash, so no cut ends
-// there.
-func (s *Stream) midLine() bool { return s.decoder != nil && s.decoder.Pending() }
 
 // openFor ensures an open cut for a record that ends at that position.
 func (s *Stream) openFor(ctx context.Context, after int64) error {

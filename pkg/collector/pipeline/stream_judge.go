@@ -28,6 +28,7 @@ func (s *Stream) judgeRequest(ctx context.Context, r *request.Request, err error
 		s.tally.uncounted[why]++
 		return
 	}
+	s.ender.add(r, s.ruling.lease, s.open.Clock)
 
 	hits := s.hitsOf(r)
 	if len(hits) == 0 {

@@ -21,6 +21,7 @@ func (in *Intake) NewStream(config StreamConfig) *Stream {
 		watch: watch{logger: in.logger, log: config.Log, warned: &in.warned},
 	}
 	s.copier.ring = in.pipeline.config.Evidence
+	s.ender.put = in.pipeline.config.Ended
 	if in.pipeline.beat.every > 0 && !config.AtOnce {
 		s.beat = &in.pipeline.beat
 	}
@@ -153,6 +154,7 @@ func (s *Stream) then(call func(error)) {
 // Wait returns when the channel reports that there is more to read. Meanwhile it cuts and sends when due.
 func (s *Stream) Wait(ctx context.Context, more <-chan struct{}) error {
 	defer s.idle(false)
+	s.ender.flush()
 	for {
 		if err := s.look(ctx); err != nil {
 			return err

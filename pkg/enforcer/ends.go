@@ -1,0 +1,119 @@
+package enforcer
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+
+	"weir/pkg/inline"
+)
+
+// markLease names the attempt in the field for logs if its request ends with its line there (ends: log). A collector that
+// reads the line then gives the id to End.
+func (a *asking) markLease(header http.Header) {
+	t := &a.attempt
+	for j, i := range t.rules {
+		if !a.ruling.limits[i].endsByLog || !t.verdict.Taken[j].Admitted || t.verdict.Attempt == (inline.ID{}) {
+			continue
+		}
+		mark := inline.LeaseMark(t.verdict.Attempt)
+		if before := header[markField]; len(before) > 0 {
+			mark = before[0] + " " + mark
+		}
+		header[markField] = []string{mark}
+		return
+	}
+}
+
+// End ends the requests of some attempts at the rules with ends: log, and returns how many were known. Their cost stays.
+// It may be called again for the same attempts. It fails when Run ends.
+func (e *Enforcer) End(ctx context.Context, ids []inline.ID) (known int, err error) {
+	if !e.endings.TryRLock() { // only Run locks it
+		return 0, errEnds
+	}
+	defer e.endings.RUnlock()
+	r := e.ruling.Load()
+	rules, _ := r.Rules.EndsByLog()
+	ended, failed := make([]bool, len(ids)), make([]error, len(ids))
+	var running sync.WaitGroup
+	workers := 1 // of a memory
+	if e.shared != nil {
+		workers = endsTogether
+	}
+	for first := range min(workers, len(ids)) {
+		running.Go(func() {
+			for i := first; i < len(ids); i += workers {
+				ended[i], failed[i] = e.endAttempt(ctx, rules, ids[i])
+			}
+		})
+	}
+	running.Wait()
+
+	for i := range ids {
+		if ended[i] {
+			known++
+		}
+		if err == nil {
+			err = failed[i]
+		}
+	}
+	return known, err
+}
+
+// endsTogether is how many attempts are ended at the same time in a shared store, which sends them together.
+const endsTogether = 16
+
+var errEnds = errors.New("the enforcer ends")
+
+// endAttempt ends one attempt at each of the rules.
+func (e *Enforcer) endAttempt(ctx context.Context, rules []string, id inline.ID) (known bool, err error) {
+	select {
+	case <-e.ending:
+		return false, errEnds
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	default:
+	}
+	for _, name := range rules {
+		when, err := e.settle(ctx, name, id, inline.Kept)
+		switch {
+		case err == nil:
+			known = true
+			e.metrics.settled.Inc()
+			e.history.settled(id, name, inline.Kept, when)
+		case errors.Is(err, inline.ErrUnknown):
+			return known, nil
+		case !errors.Is(err, inline.ErrNotCounted):
+			return known, err
+		}
+	}
+	return known, nil
+}
+
+// mostEnded is how many attempts one request may end.
+const mostEnded = 256
+
+// An endsAnswer is how many of the attempts were known.
+type endsAnswer struct {
+	Ended int `json:"ended"`
+}
+
+// ends answers a collector that names attempts whose requests have ended.
+func (e *Enforcer) ends(w http.ResponseWriter, r *http.Request, asked *settleRequest) error {
+	if len(asked.Ended) > mostEnded || asked.Attempt != "" || asked.Rule != "" || asked.Cost != nil {
+		return problemf(http.StatusBadRequest, `ended stands alone, with at most %d attempts: write {"ended": ["ID", …]}`, mostEnded)
+	}
+	ids := make([]inline.ID, 0, len(asked.Ended))
+	for _, text := range asked.Ended {
+		if id, err := inline.ParseID(text); err == nil { // no other text names an attempt
+			ids = append(ids, id)
+		}
+	}
+	known, err := e.End(r.Context(), ids)
+	if err != nil {
+		return problemf(http.StatusServiceUnavailable, "some of the attempts cannot be ended now; try again: %s", err)
+	}
+	writeJSON(w, http.StatusOK, endsAnswer{known})
+	return nil
+}

@@ -1,0 +1,192 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"weir/internal/store/redis/redistest"
+	"weir/test/port"
+	"weir/test/real"
+	"weir/test/wait"
+)
+
+const endsRules = `
+rules:
+  - {name: exports, key: path, match: path == "/export", limits: [10 at once], lease: 1h, ends: log, inline: true}
+`
+
+// An exporter is a real nginx, with the file of deployments/edge, before an application whose exports take until they are
+// given up.
+type exporter struct {
+	t       *testing.T
+	address string
+	numbers int
+	began   sync.Map // closed channels of exports that the application has begun, by their number
+}
+
+func newExporter(t *testing.T, f *fleet) *exporter {
+	t.Helper()
+	program := real.Program(t, "nginx", "nginx")
+	e := &exporter{t: t, address: port.Reserve(t, "127.0.0.1")}
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if began, ok := e.began.Load(r.Header.Get("X-Number")); ok {
+			close(began.(chan struct{}))
+		}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(app.Close)
+	temporary := ""
+	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		temporary += "\n" + name + "_temp_path " + f.path(name) + ";"
+	}
+	f.write("nginx.conf", "daemon off;\nuser root;\n"+strings.NewReplacer("worker_processes auto;", "worker_processes 1;", "http {", "http {"+temporary,
+		"listen 80;", "listen "+e.address+";", "127.0.0.1:7421", f.enforcer, "127.0.0.1:8080", app.Listener.Addr().String(),
+		"/var/log/nginx/access.log", f.path("access.log"), "/var/log/nginx/error.log", "stderr", "/run/nginx.pid", f.path("nginx.pid"),
+	).Replace(deployed(t, "edge/nginx.conf")))
+	command := exec.Command(program, "-e", "stderr", "-p", f.folder, "-c", f.path("nginx.conf"))
+	command.Stderr = t.Output()
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		command.Process.Signal(syscall.SIGTERM)
+		command.Wait()
+	})
+	wait.Until(t, "nginx answers", func() bool {
+		connection, err := net.Dial("tcp", e.address)
+		if err == nil {
+			connection.Close()
+		}
+		return err == nil
+	})
+	return e
+}
+
+// begin begins an export, and returns what gives it up, or the status of the refusal.
+func (e *exporter) begin() (giveUp context.CancelFunc, refused int) {
+	e.t.Helper()
+	ctx, cancel := context.WithCancel(e.t.Context())
+	status, began := make(chan int, 1), make(chan struct{})
+	e.numbers++
+	number := strconv.Itoa(e.numbers)
+	e.began.Store(number, began)
+	go func() {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.address+"/export", http.NoBody)
+		if err != nil {
+			status <- -1
+			return
+		}
+		r.Header.Set("X-Number", number)
+		transport := &http.Transport{DisableKeepAlives: true}
+		answer, err := transport.RoundTrip(r)
+		if err != nil {
+			status <- -1
+			return
+		}
+		_, _ = io.Copy(io.Discard, answer.Body)
+		answer.Body.Close()
+		status <- answer.StatusCode
+	}()
+	select {
+	case <-began:
+		return cancel, 0
+	case refused = <-status:
+		cancel()
+		return nil, refused
+	case <-time.After(patience):
+		e.t.Fatal("no answer")
+		panic("not reached")
+	}
+}
+
+// fill begins ten exports, each as soon as there is a place for it, and checks that there is none for another one.
+func (e *exporter) fill() (giveUp []context.CancelFunc) {
+	e.t.Helper()
+	wait.Until(e.t, "ten have a place", func() bool {
+		if one, _ := e.begin(); one != nil {
+			giveUp = append(giveUp, one)
+		}
+		return len(giveUp) == 10
+	})
+	if one, status := e.begin(); one != nil || status != http.StatusTooManyRequests {
+		e.t.Fatalf("the eleventh: %d", status)
+	}
+	return giveUp
+}
+
+func all(giveUp []context.CancelFunc) {
+	for _, one := range giveUp {
+		one()
+	}
+}
+
+func (f *fleet) exports(t *testing.T) *exporter {
+	t.Helper()
+	f.start(build(t, "weir", "-race"), "run", "--set", fmt.Sprintf("collector.sources=[{file: [%q]}]", f.path("access.log")))
+	f.ready()
+	return newExporter(t, f)
+}
+
+// Clients that give up give their places back as soon as nginx has written their lines, whether it has asked the
+// application, or only Weir.
+func TestClientsThatGiveUpHoldNoPlaces(t *testing.T) {
+	f := newFleet(t, endsRules, "inline: {request_id: X-Weir-Request}\n")
+	e := f.exports(t)
+	for range 3 {
+		all(e.fill())
+	}
+
+	// Some of these are gone while nginx asks Weir.
+	before := f.lines("/export ")
+	for n := range 100 {
+		connection, err := net.Dial("tcp", e.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(connection, "GET /export HTTP/1.1\r\nHost: shop.example\r\nX-Weir: lease "+strings.Repeat("0", 32)+"\r\n\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(n) * 20 * time.Microsecond)
+		connection.Close()
+		wait.Until(t, "nginx has its line", func() bool { return f.lines("/export ") > before+n })
+	}
+	all(e.fill())
+}
+
+// With a shared store, requests that end while Weir is away have their places back once it reads their lines.
+func TestRequestsThatEndWhileWeirIsAway(t *testing.T) {
+	redis := redistest.Start(t)
+	f := newFleet(t, endsRules, "inline: {request_id: X-Weir-Request, budget: 2s, store: {redis: 'redis://"+redis.Addr+"'}}\n")
+	e := f.exports(t)
+	running := e.fill()
+	f.processes[0].end(t, syscall.SIGKILL)
+	f.processes = nil
+	lines := f.lines("/export ")
+	all(running)
+	wait.Until(t, "nginx has their lines", func() bool { return f.lines("/export ") >= lines+10 })
+	f.start(build(t, "weir", "-race"), "run", "--set", fmt.Sprintf("collector.sources=[{file: [%q]}]", f.path("access.log")))
+	f.ready()
+	all(e.fill())
+}
+
+// lines is how many lines of the log have a text.
+func (f *fleet) lines(with string) int {
+	f.t.Helper()
+	text, err := os.ReadFile(f.path("access.log"))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return strings.Count(string(text), with)
+}
