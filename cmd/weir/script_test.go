@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"weir/internal/kafka/embedded"
 	"weir/internal/keys"
 	"weir/internal/topic"
+	"weir/pkg/enforcer"
+	"weir/pkg/enforcer/console"
 	"weir/test/running"
 )
 
@@ -78,7 +81,10 @@ func runEnforcer(ts *testscript.TestScript, _ bool, args []string) {
 		known = file
 	}
 	ts.Check(os.MkdirAll(ts.MkAbs(args[0]), 0o755))
-	e, err := running.StartEnforcer(ts.MkAbs(args[0]), known, running.List(1, running.SampleList()...))
+	set := running.List(1, running.SampleList()...)
+	e, err := running.StartEnforcerWith(ts.MkAbs(args[0]), known, set, func(e *running.Enforcer) {
+		e.Mount(console.New(console.Config{Set: set, Person: enforcer.Person, Logger: slog.New(slog.DiscardHandler)}).Handle)
+	})
 	ts.Check(err)
 	live.enforcer = e
 	ts.Setenv("PORT_URL", "http://"+e.Address())

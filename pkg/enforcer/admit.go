@@ -105,6 +105,12 @@ func refusedKey(err error) error {
 // personKey is the key in a request's context for the user who opened the unix socket.
 type personKey struct{}
 
+// Person returns the user who sends a request over the unix socket.
+func Person(r *http.Request) (name string, ok bool) {
+	name, ok = r.Context().Value(personKey{}).(string)
+	return name, ok
+}
+
 // withPerson notes the user who opened a connection over a unix socket. On systems that do not report it, no user is
 // noted, and a key is required.
 func withPerson(ctx context.Context, conn net.Conn) context.Context {

@@ -30,9 +30,18 @@ func (r *RunningEnforcer) mountConsole() {
 		Set: r.set, Rules: r.Rules, Refuses: r.Refuses, API: r.Enforcer, As: enforcer.As, Keys: r.keys, ReadOnly: !actions,
 		Admit:  func(q *http.Request) (string, error) { return r.Admit(q, keys.Read) },
 		Client: func(q *http.Request) netip.Addr { return r.Caller(q) },
+		Person: r.person(),
 		Parts:  r.consoleParts(), Ending: r.Ending(), Version: telemetry.Version(), Logger: p.Logger,
 	})
 	r.Mount(pages.Handle)
+}
+
+// person is nil when there is no socket.
+func (r *RunningEnforcer) person() func(*http.Request) (string, bool) {
+	if r.process.Config.Enforcer.Socket == "" {
+		return nil
+	}
+	return enforcer.Person
 }
 
 // partPatience bounds a question of the console to another process.

@@ -10,7 +10,8 @@
 // The console decides nothing. It reads the list from the Set, and sends everything else as requests to the enforcer's
 // own HTTP interface, in the process, with the name and the role of the caller. So a page can do what the API can do.
 //
-// Callers log in with an API key and get a cookie with a random session (sessions). Without a session, a page shows
+// Callers log in with an API key, or users of this machine with a link that the socket gives them (once), and get a
+// cookie with a random session (sessions). Without a session, a page shows
 // the API's answer to the same request: on loopback without keys, with a client's certificate, and over the
 // unix socket that is reading. Orders need a session, the session's token, and a request of the console's own pages.
 //
@@ -22,6 +23,7 @@ package console
 
 import (
 	"context"
+	"crypto/sha256"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -49,6 +51,8 @@ type Config struct {
 	Admit func(r *http.Request) (name string, err error)
 	// Client returns the address that log-ins are logged with.
 	Client func(r *http.Request) netip.Addr
+	// Person returns the user of this machine who sends a request over the enforcer's socket; nil where there is no socket.
+	Person func(r *http.Request) (name string, ok bool)
 	// Keys are the API keys to log in with; nil: no one can log in.
 	Keys *keys.File
 	// ReadOnly offers no actions.
@@ -75,6 +79,7 @@ type Console struct {
 	config   Config
 	mux      *http.ServeMux
 	sessions *sessions
+	links    *links
 	delayed  chan struct{} // answers to failed log-ins
 	faults   *telemetry.Faults
 
@@ -96,7 +101,7 @@ func New(c Config) *Console {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	console := &Console{config: c, mux: http.NewServeMux(), sessions: newSessions(c.Keys, c.Now), delayed: make(chan struct{}, maxDelayed), faults: telemetry.NewFaults(c.Logger),
+	console := &Console{config: c, mux: http.NewServeMux(), sessions: newSessions(c.Keys, c.Now), links: &links{now: c.Now, all: map[[sha256.Size]byte]link{}}, delayed: make(chan struct{}, maxDelayed), faults: telemetry.NewFaults(c.Logger),
 		searching: limited.NewPlaces(maxSearching), streaming: limited.NewPlaces(maxStreaming), following: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	console.routes()
 	return console
@@ -114,6 +119,7 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("GET "+root+"login", c.loginPage)
 	c.mux.HandleFunc("POST "+root+"login", c.login)
 	c.mux.HandleFunc("POST "+root+"logout", c.logout)
+	c.mux.HandleFunc("POST "+root+"once", c.once)
 	c.mux.HandleFunc("POST "+root+"act", c.act)
 	for path, page := range map[string]page{
 		"GET " + root + "{$}":    c.now,

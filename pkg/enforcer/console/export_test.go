@@ -16,7 +16,7 @@ func NewSessions(known *keys.File, now func() time.Time) Sessions {
 }
 
 // Begin begins one.
-func (s Sessions) Begin(key keys.Key) (id string) { return s.begin(key) }
+func (s Sessions) Begin(key keys.Key) (id string) { return s.begin(key, false) }
 
 // Use uses one, and returns whether it lasts.
 func (s Sessions) Use(id string) bool {

@@ -39,8 +39,10 @@ func (c *Console) delay(r *http.Request) {
 type loginView struct {
 	Next    string
 	Error   string
-	Keys    bool // there are keys to log in with
-	Reads   bool // reading needs no log-in
+	Keys    bool   // there are keys to log in with
+	Once    string // the secret of a link
+	Local   bool   // users of this machine can log in by a link
+	Reads   bool   // reading needs no log-in
 	Expired bool
 }
 
@@ -74,7 +76,7 @@ func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
 
 func (c *Console) showLogin(w http.ResponseWriter, r *http.Request, status int, next, why string) {
 	_, err := c.config.Admit(r)
-	c.render(w, r, status, "login", &view{Title: "Log in", Body: &loginView{Next: nextOf(next), Error: why, Keys: c.config.Keys != nil, Reads: err == nil}})
+	c.render(w, r, status, "login", &view{Title: "Log in", Body: &loginView{Next: nextOf(next), Error: why, Keys: c.config.Keys != nil, Once: r.URL.Query().Get("once"), Local: c.config.Person != nil, Reads: err == nil}})
 }
 
 // login begins a session.
@@ -90,7 +92,14 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 
 	from, next := c.config.Client(r), r.PostForm.Get("next")
-	key, why := c.keyOf(strings.TrimSpace(r.PostForm.Get("key")))
+	var key keys.Key
+	why := ""
+	once := r.PostForm.Get("once")
+	if once != "" {
+		key, why = c.keyOfLink(once)
+	} else {
+		key, why = c.keyOf(strings.TrimSpace(r.PostForm.Get("key")))
+	}
 	if why != "" {
 		c.faults.Note("login", fmt.Errorf("a log-in at the console failed, from %s: %s", from, why))
 		c.delay(r)
@@ -99,7 +108,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 
 	c.sessions.end(r)
-	http.SetCookie(w, c.cookie(r, c.sessions.begin(key), int(lastEnd.Seconds())))
+	http.SetCookie(w, c.cookie(r, c.sessions.begin(key, once != ""), int(lastEnd.Seconds())))
 	c.config.Logger.Info("logged in at the console", "name", key.Name, "role", key.Role, "from", from)
 	http.Redirect(w, r, nextOf(next), http.StatusSeeOther)
 }

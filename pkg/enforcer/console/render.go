@@ -41,7 +41,7 @@ type view struct {
 // A consoleView is what every page shows of the console.
 type consoleView struct {
 	Shadow  bool // the enforcer refuses nothing
-	Keys    bool // there are keys to log in with
+	Keys    bool // it is possible to log in
 	NoList  bool // there is no complete list yet
 	Reading bool // only reading is configured
 }
@@ -116,7 +116,7 @@ var functions = template.FuncMap{
 // render answers with a page. The page is made completely before its first byte is sent.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, v *view) {
 	v.Assets, v.Version = root+"assets/"+assetsVersion+"/", c.config.Version
-	v.Console = &consoleView{Shadow: !c.config.Refuses(), Keys: c.config.Keys != nil, NoList: !c.config.Set.Whole(), Reading: c.config.ReadOnly}
+	v.Console = &consoleView{Shadow: !c.config.Refuses(), Keys: c.config.Keys != nil || c.config.Person != nil, NoList: !c.config.Set.Whole(), Reading: c.config.ReadOnly}
 	if v.Visitor == nil {
 		v.Visitor = &visitor{}
 	}

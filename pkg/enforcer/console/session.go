@@ -35,6 +35,7 @@ type sessions struct {
 // A session is a caller after a log-in.
 type session struct {
 	key    keys.Key
+	local  bool              // of a user of this machine, without a key
 	secret [secretBytes]byte // for the token of its forms
 	began  time.Time
 	used   time.Time // guarded by sessions.mu
@@ -48,12 +49,12 @@ func newSessions(known *keys.File, now func() time.Time) *sessions {
 	return &sessions{known: known, now: now, all: map[[sha256.Size]byte]*session{}}
 }
 
-// begin makes a session for a key, and returns its id.
-func (s *sessions) begin(key keys.Key) (id string) {
+// begin makes a session for a key, or for a user of this machine, and returns its id.
+func (s *sessions) begin(key keys.Key, local bool) (id string) {
 	var random [secretBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
 	id = hex.EncodeToString(random[:])
-	one := &session{key: key, began: s.now(), used: s.now()}
+	one := &session{key: key, local: local, began: s.now(), used: s.now()}
 	_, _ = rand.Read(one.secret[:])
 
 	s.mu.Lock()
@@ -89,7 +90,7 @@ func (s *sessions) forgetOld() {
 // lasts reports whether a session has not ended. The caller holds the lock.
 func (s *sessions) lasts(one *session) bool {
 	now := s.now()
-	return now.Sub(one.began) < lastEnd && now.Sub(one.used) < idleEnd && s.known != nil && slices.Contains(s.known.All(), one.key)
+	return now.Sub(one.began) < lastEnd && now.Sub(one.used) < idleEnd && (one.local || s.known != nil && slices.Contains(s.known.All(), one.key))
 }
 
 // of returns the session of a request, or nil. Looking alone does not count as using it.

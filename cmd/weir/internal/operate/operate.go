@@ -8,5 +8,5 @@ import "github.com/spf13/cobra"
 
 // Commands returns these commands, new ones at each call.
 func Commands() []*cobra.Command {
-	return []*cobra.Command{newBlock(), newUnblock(), newAllow(), newPause(), newResume(), newList(), newTake(), newKeys(), newNotify()}
+	return []*cobra.Command{newBlock(), newUnblock(), newAllow(), newPause(), newResume(), newList(), newTake(), newKeys(), newNotify(), newConsole()}
 }
