@@ -136,3 +136,25 @@ func TestCountsOfASecret(t *testing.T) {
 		t.Error(got.body)
 	}
 }
+
+// BenchmarkCheckOfSecrets measures checks by rules that count by a header, in clear and hashed.
+func BenchmarkCheckOfSecrets(b *testing.B) {
+	secret, _ := secretRuling(b)
+	clear := secret
+	clear.Rules = parsed(b, "rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: keys, key: http_x_api_key, limits: [3/min]}, {name: users, key: user, limits: [3/min]}]")
+	secret.Rules = parsed(b, "rules: [{name: per-ip, key: ip, limits: [10/min]}, {name: keys, key: http_x_api_key, limits: [3/min], secret: true}, {name: users, key: user, limits: [3/min], secret: true}]\nsecret_file: ../rule/testdata/hash.key")
+	for name, ruling := range map[string]Ruling{"clear": clear, "secret": secret} {
+		b.Run(name, func(b *testing.B) {
+			e, err := Open(Config{Set: thousands(b, 1), Ruling: ruling, Refusal: 429, Logger: quiet})
+			if err != nil {
+				b.Fatal(err)
+			}
+			r := asked(b, "GET /v1/check/nginx HTTP/1.1\nHost: shop.example\nX-Original-URI: /a?b\nX-Original-Method: GET\nX-Forwarded-For: 203.0.113.8\nX-User: alice\nX-Api-Key: "+secretValue)
+			w := &unread{header: http.Header{}}
+			b.ReportAllocs()
+			for b.Loop() {
+				e.ServeHTTP(w, r)
+			}
+		})
+	}
+}

@@ -43,11 +43,11 @@ func Parse(file string, data []byte) (*Set, []yamlfile.Fault, error) {
 }
 
 // ParseConfigMap reads the rules files in Kubernetes ConfigMaps as one set; places are those of the manifest. Files
-// that the rules name are looked for in the ConfigMaps before the disk. found is false when no ConfigMap has rules.
+// that the rules name are looked for in the ConfigMaps before the disk, and the one of secret_file may be missing. found is false when no ConfigMap has rules.
 func ParseConfigMap(file string, data []byte) (set *Set, warnings []yamlfile.Fault, found bool, err error) {
 	inner, _ := yamlfile.ConfigMap(file, data)
 	l := newLoader()
-	l.bundled = inner
+	l.bundled, l.lenient = inner, true // the key of hashes is in a Secret
 	for _, part := range inner {
 		if HoldsRules(part.Data) {
 			found = true

@@ -40,7 +40,7 @@
 // dividing by zero, makes no hit, is counted as Failed, and allows nothing.
 //
 // A Judge keeps memory for one request: its keys, at most MaxKeyBytes a rule, and the memory for escaping one long
-// value.
+// value. With secret rules it also remembers up to 64 values and their hashes.
 package rule
 
 import (

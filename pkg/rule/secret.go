@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"hash"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"unsafe"
@@ -45,13 +46,21 @@ func isHidden(text string) bool {
 	return ok && len(digits) == hiddenDigits && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
-// A hider makes hashes, and remembers the last one: a request's key is asked for several times.
+// A hider makes hashes, and remembers some: those of keys that are asked for again and again.
 type hider struct {
-	of     *secret
-	mac    hash.Hash
-	sum    [sha256.Size]byte
-	value  []byte
-	hidden [len(hiddenMark) + hiddenDigits]byte // of value, if that is not empty
+	of    *secret
+	mac   hash.Hash
+	value []byte // that is hashed
+	sum   [sha256.Size]byte
+	seed  maphash.Seed
+	known [64]hiddenValue // by a hash of the value
+}
+
+// A hiddenValue is a value and the hash that stands for it. Longer values are not remembered.
+type hiddenValue struct {
+	value  [64]byte
+	size   int // 0 is none
+	hidden [len(hiddenMark) + hiddenDigits]byte
 }
 
 // append appends the hash of a value.
@@ -60,17 +69,24 @@ func (h *hider) append(b []byte, of *secret, value string) []byte {
 		return b
 	}
 	if h.of != of {
-		h.of, h.mac, h.value = of, hmac.New(sha256.New, of.key), h.value[:0]
+		*h = hider{of: of, mac: hmac.New(sha256.New, of.key), seed: maphash.MakeSeed()}
 	}
-	if string(h.value) != value {
-		h.value = append(h.value[:0], value...)
-		h.mac.Reset()
-		h.mac.Write(h.value)
-		sum := h.mac.Sum(h.sum[:0])
-		copy(h.hidden[:], hiddenMark)
-		hex.Encode(h.hidden[len(hiddenMark):], sum[:hiddenDigits/2])
+	known := &h.known[maphash.String(h.seed, value)%uint64(len(h.known))]
+	if known.size > 0 && string(known.value[:known.size]) == value {
+		return append(b, known.hidden[:]...)
 	}
-	return append(b, h.hidden[:]...)
+
+	h.value = append(h.value[:0], value...)
+	h.mac.Reset()
+	h.mac.Write(h.value)
+	sum := h.mac.Sum(h.sum[:0])
+	b = append(b, hiddenMark...)
+	b = hex.AppendEncode(b, sum[:hiddenDigits/2])
+	if len(value) <= len(known.value) {
+		known.size = copy(known.value[:], value)
+		copy(known.hidden[:], b[len(b)-len(known.hidden):])
+	}
+	return b
 }
 
 // appendHidden appends the hash of a part of the key. Records of attempts have hashes already.
@@ -312,6 +328,7 @@ func (l *loader) readSecret() *secret {
 	key := strings.TrimSpace(string(text))
 	switch {
 	case err != nil && l.lenient:
+		l.warn(fault, err.Error(), "parts need it; here the rules have no fingerprint, and secret rules count nothing")
 		return &secret{}
 	case err != nil:
 		fault.What = err.Error()

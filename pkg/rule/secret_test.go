@@ -245,6 +245,48 @@ func TestWithoutTheKeyNothingIsMade(t *testing.T) {
 	}
 }
 
+// A ConfigMap is checked where the Secret with the key is not mounted.
+func TestAConfigMapMayLackTheKey(t *testing.T) {
+	const manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: rules}\ndata:\n  rules.yaml: |\n    secret_file: /none/hash.key\n" +
+		"    rules: [{name: a, key: [ip, user], limits: [1/s], secret: true}]\n"
+	set, warnings, found, err := rule.ParseConfigMap("manifest", []byte(manifest))
+	if err != nil || !found || set.Fingerprint() != "" || !strings.Contains(fmt.Sprint(warnings), "manifest:6:18: the file /none/hash.key cannot be read") {
+		t.Errorf("%v %v", warnings, err)
+	}
+}
+
+// For any value of a secret field and any texts: keys and what is shown have the value nowhere, and no text of a request
+// without it changes.
+func FuzzMasked(f *testing.F) {
+	f.Add("live key-17", "/k/live%20key-17", "t=live key-17", "curl", "alice")
+	f.Add("zzz", "zzzz", "zzzzzz", "zz", "zzz")
+	f.Add("\xff\x00…#", "/\xff\x00…#", "", "\xff", "")
+	set := mustParse(f, secretRules)
+	f.Fuzz(func(t *testing.T, value, path, query, agent, user string) {
+		judge := set.NewJudge()
+		r := &request.Request{IP: netip.MustParseAddr("203.0.113.7"), User: user, Path: path, Query: query, Agent: agent, Fields: []request.Field{{Name: "http_x_api_key", Value: value}}}
+		if key := string(judge.Hits(r)[0].Key); value != "" && key != hashed(value) {
+			t.Fatalf("%s is not the hash of %q", key, value)
+		}
+		shown := judge.Masked(r)
+		if user != "" && shown.User != hashed(user) || r.User != user || r.Path != path || r.Query != query || r.Agent != agent {
+			t.Fatalf("%+v of %+v", shown, r)
+		}
+		// A value of these characters may be a part of what stands for it.
+		if len(value) < 3 || strings.Trim(value, "#*/0123456789abcdef") == "" || strings.Contains(value, "*") || len(user) > 2 {
+			return
+		}
+		for _, text := range []string{shown.Path, shown.Query, shown.Agent} {
+			if strings.Contains(text, value) {
+				t.Fatalf("%q has %q", text, value)
+			}
+		}
+		if !strings.Contains(query, value) && shown.Query != query && query != user {
+			t.Fatalf("%q became %q", query, shown.Query)
+		}
+	})
+}
+
 func TestFieldsThatLookLikeSecrets(t *testing.T) {
 	for key, want := range map[string]string{"http_authorization": "looks like a secret", "Session_ID": "looks like a secret", "tenant": "", "user": "is secret in another rule"} {
 		text := "secret_file: testdata/hash.key\nrules: [{name: a, key: [ip, " + key + "], limits: [1/s]}, {name: per-ip, key: ip, limits: [1/s]}, {name: b, key: [ip, user], limits: [1/s], secret: true}]"

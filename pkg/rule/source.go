@@ -67,7 +67,7 @@ func (s *Source) Load(folder string) (*Set, []yamlfile.Fault, error) {
 	return s.load(folder, newLoader())
 }
 
-// LoadToAsk is Load for programs that only ask the parts. They need not be able to read the key of secret rules: without
+// LoadToAsk is Load for programs that are no part of Weir. They need not be able to read the key of secret rules: without
 // it the set makes no keys of these rules, leaves typed ones to the parts, and has no fingerprint.
 func (s *Source) LoadToAsk(folder string) (*Set, []yamlfile.Fault, error) {
 	l := newLoader()

@@ -24,7 +24,7 @@ type Options struct {
 	// NoRules leaves files of rules unread: their faults are not reported, and RuleSet is nil. Rules within the
 	// configuration are still read as a part of it.
 	NoRules bool
-	// ToAsk is for programs that only ask the parts: a file of secrets that they may not read is no fault.
+	// ToAsk is for programs that are no part: the file of the key of secret rules may be missing.
 	ToAsk bool
 	// Within maps places in the file to places in the ConfigMap that contains it.
 	Within yamlfile.Option

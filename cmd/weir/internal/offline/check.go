@@ -190,7 +190,7 @@ func (k *checkCommand) configMap(result *checked, data []byte, inner []yamlfile.
 	result.add(warnings, err)
 	for _, part := range inner {
 		if keysOf(part.Data).configuration {
-			k.configuration(result, part.Data, config.Options{File: part.File, Within: part.Within(), Siblings: inner})
+			k.configuration(result, part.Data, config.Options{File: part.File, Within: part.Within(), Siblings: inner, ToAsk: true})
 			hasRules = true
 		}
 	}
