@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -136,11 +137,15 @@ func (h *historyCommand) attempts(c *cobra.Command, key string, from catFrom) er
 	found := &tries{of: shown.NewMatch(key), rule: h.query.Rule, most: mostTries}
 	err = found.find(c.Context(), settings, c.ErrOrStderr(), from)
 	var b strings.Builder
+	times := shown.NewTimes(c.OutOrStdout(), time.Now())
+	if h.output.Form == "text" && len(found.all) > 0 {
+		b.WriteString(times.Note())
+	}
 	for i := range found.all {
 		if h.output.Form == "json" {
 			b.Write(append(found.all[i].line, '\n'))
 		} else {
-			fmt.Fprintln(&b, attemptText(&found.all[i].Record))
+			fmt.Fprintln(&b, attemptText(&found.all[i].Record, times))
 		}
 	}
 	if found.left > 0 && found.inTable && h.output.Form == "text" {

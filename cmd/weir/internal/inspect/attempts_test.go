@@ -3,6 +3,7 @@ package inspect
 import (
 	"testing"
 
+	"weir/cmd/weir/internal/shown"
 	"weir/pkg/attempts"
 )
 
@@ -15,7 +16,7 @@ func TestAttemptText(t *testing.T) {
 		"2026-03-03T08:00:00Z  refused  jobs alice: refused, 0 of 2 queued remain, cost 3": {Kind: attempts.Attempt, Time: at,
 			Takes: []attempts.Take{{Rule: "jobs", Key: "alice", Cost: 3, Verdict: attempts.Refused, Limit: "2 queued"}}},
 	} {
-		if got := attemptText(&r); got != want {
+		if got := attemptText(&r, shown.Times{}); got != want {
 			t.Errorf("%q, not %q", got, want)
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/internal/topic"
 	"weir/pkg/attempts"
-	"weir/pkg/backtest"
 )
 
 // attempts returns a function that shows the attempts of one partition. A record that was written twice is shown once.
@@ -33,14 +33,14 @@ func (w *catWriter) attempts(partition int) func(*topic.Record) {
 				w.printf("%s\n", output.Printable(record.Takes[i].Key))
 			}
 		default:
-			w.printf("%s\n", attemptText(&record))
+			w.printf("%s\n", attemptText(&record, w.times))
 		}
 	}
 }
 
 // attemptText is a record in one line for people.
-func attemptText(r *attempts.Record) string {
-	at := backtest.Instant(r.Time)
+func attemptText(r *attempts.Record, times shown.Times) string {
+	at := times.Exact(int64(r.Time))
 	if r.Kind == attempts.Settlement {
 		text := fmt.Sprintf("%s  settled  attempt %s, %s", at, output.Printable(r.Attempt), output.Printable(cmp.Or(r.Rule, "all rules")))
 		if r.Ended {

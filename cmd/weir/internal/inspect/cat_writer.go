@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
@@ -18,6 +19,7 @@ import (
 // A catWriter shows records in one of three forms. Several goroutines may use it, each with its own show function.
 type catWriter struct {
 	topic, form string
+	times       shown.Times
 
 	mu     sync.Mutex
 	out    *bufio.Writer
@@ -27,7 +29,11 @@ type catWriter struct {
 }
 
 func newCatWriter(stdout, stderr io.Writer, name, form string) *catWriter {
-	return &catWriter{topic: name, form: form, out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr}
+	w := &catWriter{topic: name, form: form, out: bufio.NewWriterSize(stdout, 64<<10), stderr: stderr, times: shown.NewTimes(stdout, time.Now())}
+	if form == "text" {
+		w.printf("%s", w.times.Note())
+	}
+	return w
 }
 
 // each shows the records that were read, without follow only those before the partition's end.
@@ -153,15 +159,15 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 	}
 
 	w.printf("%d/%d  %s from %d to %d%s, batch boundary at %s, rules %s: %s\n", b.Partition, b.Offset, output.Printable(b.Source), b.From, b.To, part,
-		backtest.Instant(h.Clock), output.Printable(h.Fingerprint), output.Counted(len(b.Hits), "hit"))
+		w.times.Exact(h.Clock), output.Printable(h.Fingerprint), output.Counted(len(b.Hits), "hit"))
 	for _, h := range b.Hits {
 		switch {
 		case h.Cost == 0:
-			w.printf("    %s  %s  %s  forget its counts (%s)\n", h.Time, output.Printable(h.Rule), output.Printable(h.Key), h.Unblock)
+			w.printf("    %s  %s  %s  forget its counts (%s)\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key), h.Unblock)
 		case h.Cost > 1:
-			w.printf("    %s  %s  %s  cost %d\n", h.Time, output.Printable(h.Rule), output.Printable(h.Key), h.Cost)
+			w.printf("    %s  %s  %s  cost %d\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key), h.Cost)
 		default:
-			w.printf("    %s  %s  %s\n", h.Time, output.Printable(h.Rule), output.Printable(h.Key))
+			w.printf("    %s  %s  %s\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key))
 		}
 	}
 }
@@ -186,7 +192,7 @@ func (w *catWriter) blocklist(partition int) func(*topic.Record) {
 			m := record.Mark
 			if w.form == "text" {
 				w.printf("%d  watermark of %s: partition %d of %d counted to offset %d, generation %d, as of %s\n", r.Offset, m.List, m.Partition, m.Partitions,
-					m.Offset, m.Generation, backtest.Instant(m.At))
+					m.Offset, m.Generation, w.times.Exact(m.At))
 			}
 
 			return
@@ -216,10 +222,10 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 
 	until := "forever"
 	if e.Until != blocklist.Never {
-		until = "until " + backtest.Instant(e.Until).String()
+		until = "until " + w.times.Exact(e.Until)
 	}
 
-	w.printf("%d  %s  %s  blocked from %s %s", offset, output.Printable(e.Rule), output.Printable(e.Key), backtest.Instant(e.From), until)
+	w.printf("%d  %s  %s  blocked from %s %s", offset, output.Printable(e.Rule), output.Printable(e.Key), w.times.Exact(e.From), until)
 	if e.Limit != "" {
 		w.printf(", %d hits broke %s, level %d", e.Count, output.Printable(e.Limit), e.Level)
 	}
@@ -230,7 +236,7 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 		w.printf(", in shadow")
 	}
 	if e.Ended != 0 {
-		w.printf(", ended %s", backtest.Instant(e.Ended))
+		w.printf(", ended %s", w.times.Exact(e.Ended))
 	}
 
 	w.printf("\n")
@@ -238,9 +244,13 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 
 // orderText shows a manual entry.
 func (w *catWriter) orderText(offset int64, e *shown.Entry) {
-	w.printf("%d  %s  %s  from %s %s, %s", offset, shown.Kind(e.Order), e.Target(), backtest.Instant(e.From), e.UntilText(), e.WhyText())
+	until := e.UntilText()
+	if e.Until != blocklist.Never {
+		until = "until " + w.times.Exact(e.Until)
+	}
+	w.printf("%d  %s  %s  from %s %s, %s", offset, shown.Kind(e.Order), e.Target(), w.times.Exact(e.From), until, e.WhyText())
 	if e.Ended != 0 {
-		w.printf(", ended %s", backtest.Instant(e.Ended))
+		w.printf(", ended %s", w.times.Exact(e.Ended))
 	}
 	w.printf("\n")
 }

@@ -260,16 +260,16 @@ func (x *explanation) show(w io.Writer, form string, times shown.Times, faults [
 	}
 
 	for _, proof := range x.Evidence {
-		proof.Text(&b)
+		proof.Text(&b, times)
 	}
 	for _, counted := range x.Counted {
 		counted.text(&b, x.Entries, times)
 	}
 	if len(x.tries) > 0 {
-		b.WriteString("The last attempts:\n")
+		b.WriteString(times.Zone("The last attempts") + ":\n")
 	}
 	for i := range x.tries {
-		fmt.Fprintf(&b, "    %s\n", attemptText(&x.tries[i].Record))
+		fmt.Fprintf(&b, "    %s\n", attemptText(&x.tries[i].Record, times))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

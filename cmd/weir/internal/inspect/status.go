@@ -18,6 +18,7 @@ import (
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/live"
 	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 	"weir/internal/duration"
 )
 
@@ -115,6 +116,7 @@ type status struct {
 	Parts       []partStatus  `json:"parts"`
 	Faults      []string      `json:"faults"` // errors of asking the topics; with any of them it is not known whether all have caught up
 
+	times    shown.Times
 	waited   bool   // --wait was given: in flight is then not good enough
 	idle     string // the folder of the topics when no process runs on them
 	unasked  string // describes parts that run and were not asked

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/output"
-	"weir/pkg/backtest"
+	"weir/cmd/weir/internal/shown"
 )
 
 // A receiverState is a receiver of notifications, as the status of an enforcer has it.
@@ -17,11 +17,11 @@ type receiverState struct {
 }
 
 // receiverRows describes receivers that fail, and those that missed messages.
-func receiverRows(receivers []receiverState) (rows []string) {
+func receiverRows(receivers []receiverState, times shown.Times) (rows []string) {
 	for _, r := range receivers {
 		failing := ""
 		if r.Since != nil {
-			failing = fmt.Sprintf("%s gets no notifications since %s: %s", r.Kind, backtest.Instant(r.Since.UnixMilli()), output.Printable(r.Error))
+			failing = fmt.Sprintf("%s gets no notifications since %s: %s", r.Kind, times.Zone(times.At(r.Since.UnixMilli())), output.Printable(r.Error))
 		}
 		if failing != "" || r.Dropped > 0 {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", output.Printable(r.Receiver),

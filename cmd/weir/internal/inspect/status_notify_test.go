@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+
+	"weir/cmd/weir/internal/shown"
 )
 
 func TestStatusNamesReceiversThatFail(t *testing.T) {
@@ -18,7 +20,7 @@ func TestStatusNamesReceiversThatFail(t *testing.T) {
 		"  chat\t\t\tslack gets no notifications since 2026-03-03T08:00:00Z: it answered 404 \\x1b[31m, 2 events waiting, 1 message dropped",
 		"  mail\t\t\t2 messages dropped",
 	}
-	if got := receiverRows(says.Notify); !slices.Equal(got, want) {
+	if got := receiverRows(says.Notify, shown.Times{}); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

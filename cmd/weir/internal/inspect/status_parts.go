@@ -13,6 +13,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/ask"
+	"weir/cmd/weir/internal/shown"
 	"weir/internal/origin"
 )
 
@@ -25,6 +26,8 @@ type partStatus struct {
 	Rules    string          `json:"rules,omitempty"`     // hash of the part's active rules
 	CaughtUp *bool           `json:"caught_up,omitempty"` // nothing waits there
 	Status   json.RawMessage `json:"status,omitempty"`    // the complete answer: its sources, its partitions
+
+	times shown.Times // for people
 }
 
 // partFlags contain the addresses of the parts that status asks.

@@ -8,7 +8,6 @@ import (
 
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
-	"weir/pkg/backtest"
 )
 
 // ownRows returns the rows that describe a part's status. Fields that are not known here are shown only by --json.
@@ -57,7 +56,7 @@ func (p *partStatus) aggregatorRows() []string {
 
 		lag := "lag " + output.Counted(int(one.Lag), "record")
 		if one.LagUnknownSince != nil {
-			lag = "lag unknown since " + backtest.Instant(one.LagUnknownSince.UnixMilli()).String() + ", before that " + output.Counted(int(one.Lag), "record")
+			lag = "lag unknown since " + p.times.Zone(p.times.At(one.LagUnknownSince.UnixMilli())) + ", before that " + output.Counted(int(one.Lag), "record")
 		}
 		if one.Lag > 0 || one.Error != "" || one.LagUnknownSince != nil {
 			behind = append(behind, fmt.Sprintf("  partition %d\t\t\t%s", one.Partition, join(lag, one.Error)))
@@ -67,7 +66,7 @@ func (p *partStatus) aggregatorRows() []string {
 	// some and join leave out parts without work.
 	state := []string{output.Counted(hot, "key") + " in memory", some(dirty, "not written yet", "key"), some(waiting, "waiting for the store", "hit"), some(unsent, "not sent yet", "verdict")}
 	if !reached.IsZero() {
-		state = append([]string{"counted up to " + backtest.Instant(reached.UnixMilli()).String()}, state...)
+		state = append([]string{"counted up to " + p.times.Zone(p.times.At(reached.UnixMilli()))}, state...)
 	}
 	if says.Store != "" {
 		behind = append(behind, "  store\t\t\t"+says.Store)
@@ -114,7 +113,7 @@ func (p *partStatus) enforcerRows() []string {
 		rows = append(rows, "  history\t\t\t"+some(events.Behind, "not in its index yet", "event"))
 	}
 
-	return append(rows, receiverRows(says.Notify)...)
+	return append(rows, receiverRows(says.Notify, p.times)...)
 }
 
 // some returns a number with its noun; empty for 0.
@@ -197,7 +196,7 @@ func (p *partStatus) sourceRows() []string {
 		for _, log := range s.Logs {
 			state := "lag " + output.Counted(int(log.Lag), unit)
 			if log.Newest != nil && !log.Newest.IsZero() {
-				state += ", read up to " + backtest.Instant(log.Newest.UnixMilli()).String()
+				state += ", read up to " + p.times.Zone(p.times.At(log.Newest.UnixMilli()))
 			}
 			if log.Holding {
 				state += ", waits for slower logs"

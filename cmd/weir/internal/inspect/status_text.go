@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"weir/cmd/weir/internal/output"
+	"weir/cmd/weir/internal/shown"
 )
 
 // writeText writes the status for people: a summary first, then groups, then parts.
 func (s *status) writeText(to io.Writer) error {
 	var b strings.Builder
+	s.times = shown.NewTimes(to, time.Now())
 	b.WriteString(s.headline())
 	if s.idle != "" {
 		fmt.Fprintf(&b, "No process runs on %s: this is its last state.\n", s.idle)
@@ -126,6 +128,7 @@ func waited(seconds *float64) string {
 func (s *status) partRows() []string {
 	rows := []string{"PART\tADDRESS\tRULES\tSTATE"}
 	for _, p := range s.Parts {
+		p.times = s.times
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", p.Part, p.Address, s.rulesOf(&p), p.state()))
 		rows = append(rows, p.ownRows()...)
 	}

@@ -105,7 +105,7 @@ func (t *takeCommand) run(c *cobra.Command, rule string, fields []string) error 
 	if err != nil || answer.Admitted {
 		return err
 	}
-	return exit.Unmetf("%s", answer.refusal(rule, time.Now()))
+	return exit.Unmetf("%s", answer.refusal(rule, time.Now(), shown.NewTimes(c.ErrOrStderr(), time.Now())))
 }
 
 // text describes an attempt that is admitted.
@@ -126,7 +126,7 @@ func (a *takeAnswer) text(rule string) string {
 }
 
 // refusal describes an attempt that is one too many.
-func (a *takeAnswer) refusal(rule string, now time.Time) string {
+func (a *takeAnswer) refusal(rule string, now time.Time, times shown.Times) string {
 	text := fmt.Sprintf("one too many: %d of %s remain for %s", a.Remaining, output.Printable(a.Limit), rule)
 	if a.Again == nil && strings.HasSuffix(a.Limit, " queued") {
 		return text + ", and it is not known when the queue has room"
@@ -134,5 +134,5 @@ func (a *takeAnswer) refusal(rule string, now time.Time) string {
 	if a.Again == nil {
 		return text + ", and the attempt costs more than the limit ever allows"
 	}
-	return text + fmt.Sprintf("; it is admitted at %s, in %s", shown.Instant(*a.Again), max(0, a.Again.Sub(now)).Round(time.Second))
+	return text + fmt.Sprintf("; it is admitted at %s, in %s", times.Zone(times.At(a.Again.Truncate(time.Second).UnixMilli())), max(0, a.Again.Sub(now)).Round(time.Second))
 }

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/output"
-	"weir/pkg/backtest"
 	"weir/pkg/evidence"
 )
 
@@ -20,26 +19,26 @@ type Evidence struct {
 }
 
 // Text writes the requests for people.
-func (e *Evidence) Text(b *strings.Builder) {
+func (e *Evidence) Text(b *strings.Builder, times Times) {
 	if len(e.Requests) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "The last requests that counted for %s %s, newest first (%d kept, %s counted):\n", output.Printable(e.Rule), output.Printable(e.Key),
-		len(e.Requests), output.Counted(int(e.Counted), "hit"))
+	fmt.Fprintf(b, "The last requests that counted for %s %s, %s (%d kept, %s counted):\n", output.Printable(e.Rule), output.Printable(e.Key),
+		times.Zone("newest first"), len(e.Requests), output.Counted(int(e.Counted), "hit"))
 	var rows []string
 	for i := range e.Requests {
-		rows = append(rows, "    "+requestText(&e.Requests[i]))
+		rows = append(rows, "    "+requestText(&e.Requests[i], times))
 	}
 	output.Table(b, rows)
 }
 
 // requestText is a request as the cells of a table.
-func requestText(r *evidence.Request) string {
+func requestText(r *evidence.Request, times Times) string {
 	status := "-"
 	if r.Status != 0 {
 		status = fmt.Sprint(r.Status)
 	}
-	cells := []string{backtest.Instant(r.Time.UnixMilli()).String(), r.Client, status, strings.TrimSpace(r.Method + " " + r.Host + r.Path), r.Agent}
+	cells := []string{times.At(r.Time.UnixMilli()), r.Client, status, strings.TrimSpace(r.Method + " " + r.Host + r.Path), r.Agent}
 	for i := range cells {
 		cells[i] = output.Printable(cells[i])
 	}

@@ -43,6 +43,22 @@ func (t Times) At(milliseconds int64) string {
 	return at.Format("2 Jan 2006 15:04")
 }
 
+// Exact returns a time with its date and milliseconds; a local one without its zone.
+func (t Times) Exact(milliseconds int64) string {
+	if !t.Local() {
+		return t.At(milliseconds)
+	}
+	return time.UnixMilli(milliseconds).In(t.now.Location()).Format("2006-01-02 15:04:05.000")
+}
+
+// Note returns a line that names the zone of the times below; empty where they are in UTC.
+func (t Times) Note() string {
+	if !t.Local() {
+		return ""
+	}
+	return "Times are of " + t.now.Format("MST (-07:00)") + ".\n"
+}
+
 // Until returns an end; a local one with the time that is left.
 func (t Times) Until(milliseconds int64) string {
 	left := time.UnixMilli(milliseconds).Sub(t.now)
