@@ -38,7 +38,9 @@ func TestIncidentsEndWithTheirBlocks(t *testing.T) {
 	}
 	short, long, lifted := entry("per-ip", "short"), entry("per-ip", "long"), entry("per-ip", "lifted")
 	short.Until, long.Until = time.Now().Add(time.Second).UnixMilli(), time.Now().Add(3*time.Second).UnixMilli()
-	_, stop := l.start(to("pager", pager))
+	receiver := to("pager", pager)
+	receiver.Timeout = time.Minute // a request that was given up could arrive after those that follow
+	_, stop := l.start(receiver)
 	l.write(blocklist.EventBlocked, time.Now(), short, long)
 	awaits("trigger "+short.ID, "trigger "+long.ID, "resolve "+short.ID)
 	l.write(blocklist.EventBlocked, time.Now(), lifted)
@@ -47,7 +49,7 @@ func TestIncidentsEndWithTheirBlocks(t *testing.T) {
 	lifted.Ended = time.Now().UnixMilli()
 	l.write(blocklist.EventLifted, time.Now().Add(-time.Hour), lifted) // however old
 	l.write(blocklist.EventEnded, time.Now(), entry("per-ip", "unknown"))
-	l.start(to("pager", pager))
+	l.start(receiver)
 	wait.Until(t, "all are resolved", func() bool { return len(in.all()) >= 6 })
 	got := in.actions(t)
 	slices.Sort(got[4:])
