@@ -33,12 +33,21 @@ type orderRequest struct {
 	// Confirm confirms an order that affects more than narrow ones do.
 	Confirm bool `json:"confirm"`
 
+	// Targets is a list in place of one target. End ends their manual entries, and Preview only answers what would happen.
+	Targets []string `json:"targets"`
+	End     bool     `json:"end"`
+	Preview bool     `json:"preview"`
+
 	key, allow string // only in a query
 }
 
 // readJSON reads a body of one object. It refuses unknown members, so that a slip does not become another request.
 func readJSON(w http.ResponseWriter, r *http.Request, into any) (body []byte, err error) {
-	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	return readJSONUpTo(maxBody, w, r, into)
+}
+
+func readJSONUpTo(most int64, w http.ResponseWriter, r *http.Request, into any) (body []byte, err error) {
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +71,12 @@ func bodyStatus(err error) int {
 }
 
 // readBody reads the body of an order.
-func readBody(w http.ResponseWriter, r *http.Request) (*orderRequest, error) {
+func readBody(w http.ResponseWriter, r *http.Request, most int64) (*orderRequest, error) {
 	q := &orderRequest{}
-	body, err := readJSON(w, r, q)
+	body, err := readJSONUpTo(most, w, r, q)
+	if err == nil && q.Targets == nil && len(body) > maxBody {
+		err = &http.MaxBytesError{Limit: maxBody}
+	}
 	if err == nil {
 		err = q.slips(body)
 	}
@@ -84,7 +96,7 @@ func (q *orderRequest) slips(body []byte) error {
 
 	for i, one := range members {
 		// null and "" are what a script sends for a variable that is not set.
-		if text, _ := one.value.(string); text == "" && one.value != true && one.value != false {
+		if isEmptyValue(one.value) {
 			return fmt.Errorf("%s is empty: give a value, or leave it out", one.name)
 		}
 
@@ -99,6 +111,22 @@ func (q *orderRequest) slips(body []byte) error {
 		return errors.New("the target is not UTF-8 text")
 	}
 	return nil
+}
+
+// isEmptyValue reports whether a value is neither a text nor a boolean, nor a list of texts.
+func isEmptyValue(value any) bool {
+	switch value := value.(type) {
+	case bool:
+		return false
+	case string:
+		return value == ""
+	case []any:
+		return len(value) == 0 || slices.ContainsFunc(value, func(one any) bool {
+			text, _ := one.(string)
+			return text == "" || strings.ContainsRune(text, utf8.RuneError)
+		})
+	}
+	return true
 }
 
 // A member is a member of a JSON object.

@@ -95,6 +95,9 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 	return is, "the topics do not answer: it is active here and at the followers of this enforcer, kept on disk, and sent when they answer", nil
 }
 
+// maxLogged is how many orders of one request have a line each in the log. More have one line together.
+const maxLogged = 20
+
 // give keeps orders on disk and makes them active. On disk first: an order that is active and then forgotten by a crash
 // would be worse than one that fails.
 func (e *Enforcer) give(p *parcel, o *ordering) error {
@@ -108,7 +111,14 @@ func (e *Enforcer) give(p *parcel, o *ordering) error {
 		if err := e.config.Set.Order(order, o.now); err != nil {
 			return fmt.Errorf("applying an order: %w", err)
 		}
+		if len(o.orders) > maxLogged {
+			continue
+		}
 		e.config.Logger.Info("ordered", "order", order.Kind, "target", order.Entry().Key, "lifted", order.Ended != 0, "by", order.By, "why", order.Why)
+	}
+	if len(o.orders) > maxLogged {
+		first := o.orders[0]
+		e.config.Logger.Info("ordered", "orders", len(o.orders), "first", first.Entry().Key, "order", first.Kind, "lifted", first.Ended != 0, "by", o.by, "why", first.Why)
 	}
 	return nil
 }
@@ -152,12 +162,18 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 		return err
 	}
 
-	q, err := readBody(w, r)
+	q, err := readBody(w, r, maxListBody)
 	if err != nil {
 		return err
 	}
 	if q.Rule != "" {
 		return problemf(http.StatusBadRequest, "blocks and allows apply to all rules: leave rule out")
+	}
+	if q.Targets != nil {
+		return e.orderList(w, r, o, kind, q)
+	}
+	if q.End || q.Preview {
+		return problemf(http.StatusBadRequest, "end and preview are for a list of targets")
 	}
 
 	order, err := q.ofOne(kind, e.ruling.Load().Rules, o.by, o.now)
@@ -250,13 +266,13 @@ func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	q, err := readBody(w, r)
+	q, err := readBody(w, r, maxBody)
 	if err != nil {
 		return err
 	}
 
 	// Ignored, it would become a pause of everything.
-	if q.Target != "" {
+	if q.Target != "" || q.Targets != nil || q.End || q.Preview {
 		return problemf(http.StatusBadRequest, "a pause is for one rule, or for all: leave target out")
 	}
 

@@ -10,12 +10,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weir/cmd/internal/exit"
 	"weir/cmd/weir/internal/output"
 	"weir/pkg/blocklist"
 )
 
 func newBlock() *cobra.Command {
 	o := &orderCommand{}
+	f := &fileCommand{orderCommand: o}
 	c := &cobra.Command{
 		Use:   "block [flags] TARGET",
 		Short: "Block an address, a prefix or a user by hand",
@@ -27,16 +29,40 @@ A block of more than a /8 (of IPv6: a /19), of loopback, of a trusted proxy or o
 block lists what it affects, and asks; --yes answers in scripts.
 
 The block replaces an allow of the same target. An allow of a wider or narrower target stays and takes precedence; block
-reports it.`,
+reports it.
+
+With --file the targets are those of a file, up to 10,000, one a line. Block then shows what they affect, and asks.
+--end takes the blocks of a file back; weir unblock does it for one target.`,
 		Example: `  weir block 203.0.113.7 --for 4h --why 'scrapes the catalogue'
   weir block 2001:db8:bad::/48 --until 2030-01-01T00:00:00Z --why 'see ticket 4711'
-  weir block user:alice --why 'stolen account'`,
-		Args: oneTarget,
-		RunE: func(c *cobra.Command, args []string) error { return o.block(c, args[0]) },
+  weir block user:alice --why 'stolen account'
+  weir block --file addresses.txt --for 24h --why 'a botnet'`,
+		Args: f.oneTargetOrFile,
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case f.path != "" && f.end:
+				return f.endAll(c, blocksPath)
+			case f.path != "":
+				return f.blockAll(c)
+			case f.end:
+				return exit.Wrongf("--end is for a --file; for one target write: weir unblock %s", output.Printable(args[0]))
+			}
+			return o.block(c, args[0])
+		},
 	}
 	o.add(c)
 	o.addYes(c)
+	f.add(c, "blocks of the file")
 	return c
+}
+
+// blockAll blocks the targets of the file.
+func (f *fileCommand) blockAll(c *cobra.Command) error {
+	order, err := f.order(c, time.Now())
+	if err != nil {
+		return err
+	}
+	return f.run(c, blocksPath, order)
 }
 
 func (o *orderCommand) block(c *cobra.Command, target string) error {
