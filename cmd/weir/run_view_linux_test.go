@@ -78,3 +78,29 @@ func TestARunWithoutAView(t *testing.T) {
 		}
 	}
 }
+
+// In the background of a shell, a run draws nothing over what the shell and the user write.
+func TestARunInTheBackground(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	_, flags := apart(t)
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := t.TempDir() + "/weir" // the test's program is weir by this name
+	if err := os.Symlink(program, link); err != nil {
+		t.Fatal(err)
+	}
+	p := exec.Command("sh", append([]string{"-c", `set -m; "$@" & trap 'kill $!' TERM; wait; wait`, "sh", link, "run", "--demo"}, flags...)...)
+	p.Env = append(os.Environ(), "TERM=xterm")
+	tty := tty.Start(t, p, 80, 24)
+	tty.Await("a block in the log", func(string) bool {
+		return strings.Contains(tty.Raw(), "see        weir watch") && strings.Contains(tty.Raw(), "msg=blocked")
+	})
+	p.Process.Signal(syscall.SIGTERM)
+	_ = p.Wait() // the shell's status is that of its trap
+	tty.Await("the end", func(string) bool { return strings.Contains(tty.Raw(), "Weir had it refuse") })
+	if raw := tty.Raw(); strings.Contains(raw, "requests/s, ") || strings.Contains(raw, "\x1b[J") {
+		t.Errorf("it draws:\n%s", raw)
+	}
+}

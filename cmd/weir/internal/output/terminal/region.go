@@ -108,7 +108,13 @@ func (r *Region) frame(last bool) string {
 	fresh := r.take(last)
 	lines := r.lines
 	r.mu.Unlock()
+	if !inForeground(r.out) {
+		lines, r.drawn = nil, 0 // the shell writes below the region, so it stays where it is
+	}
 
+	if len(fresh) == 0 && r.drawn == 0 && (lines == nil || last) {
+		return ""
+	}
 	var b strings.Builder
 	b.WriteString(hold)
 	switch {
