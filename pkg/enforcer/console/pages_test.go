@@ -265,11 +265,14 @@ func TestThePartsOfABusySystemAreWell(t *testing.T) {
 		"All parts have caught up. Of 1 source, not all requests count: the reasons are below.": {fmt.Sprintf(logs, true, "format", 0, 10), fmt.Sprintf(counted, true, 0, 10)},
 		"All is well: the last requests are on their way.":                                      {fmt.Sprintf(logs, false, "match", 5, 58), fmt.Sprintf(counted, false, 7, 57)},
 		"The collector has not caught up.":                                                      {fmt.Sprintf(logs, false, "match", 5, 30), fmt.Sprintf(counted, true, 0, 30)},
+		"All parts have caught up. Nothing has been read of b, c.":                              {`{"caught_up":true,"sources":[{"source":"a","requests":1},{"source":"b","kind":"file","logs":[]},{"source":"c","kind":"http"}]}`, fmt.Sprintf(counted, true, 0, 10)},
 		"The aggregator has not caught up.":                                                     {fmt.Sprintf(logs, true, "match", 0, 58), fmt.Sprintf(counted, false, 7, 30)},
 	} {
 		collector, aggregator = one.collector, one.aggregator
 		if _, body, _ := s.get("/console/parts"); !strings.Contains(body, ">"+want+"</p>") || !strings.Contains(body, `Counted up to</dt><dd><time datetime="2026-03-03T07:59`) {
 			t.Errorf("%s: %s", want, body)
+		} else if strings.Contains(want, "Nothing") != strings.Contains(body, "no file to read: none matches") {
+			t.Errorf("%s: the reason: %s", want, body)
 		}
 	}
 }

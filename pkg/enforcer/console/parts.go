@@ -49,7 +49,8 @@ type sourceView struct {
 	Lag                string
 	Trouble            string
 
-	lost bool // some do not count that should
+	lost   bool   // some do not count that should
+	Unread string // why there are no requests
 }
 
 // flight is how old the newest request of a log is at most that is read as it grows.
@@ -153,6 +154,13 @@ func (p *partView) collector(body []byte, now time.Time) error {
 		if lag > 0 {
 			one.Lag = grouped(int(lag))
 		}
+		switch {
+		case s.Requests > 0:
+		case s.Kind == "file" && len(s.Logs) == 0:
+			one.Unread = "no file to read: none matches, or it may not be opened"
+		default:
+			one.Unread = "nothing read yet"
+		}
 		p.Sources = append(p.Sources, one)
 	}
 	return nil
@@ -236,7 +244,7 @@ func (p *partView) enforcer(body []byte, _ time.Time) error {
 
 // sum says first whether all is well.
 func (s *partsView) sum() {
-	var wrong []string
+	var wrong, unread []string
 	lost, state := 0, "All parts have caught up."
 	for _, p := range s.Parts {
 		if p.working {
@@ -251,6 +259,9 @@ func (s *partsView) sum() {
 			wrong = append(wrong, "the "+p.Name+" has not caught up")
 		}
 		for _, source := range p.Sources {
+			if source.Unread != "" && source.Trouble == "" {
+				unread = append(unread, source.Name)
+			}
 			if source.lost || source.Trouble != "" {
 				lost++
 			}
@@ -263,5 +274,8 @@ func (s *partsView) sum() {
 		s.Healthy, s.Summary = true, fmt.Sprintf("%s Of %s, not all requests count: the reasons are below.", state, plural(lost, "source"))
 	default:
 		s.Healthy, s.Summary = true, state
+	}
+	if len(unread) > 0 {
+		s.Summary += " Nothing has been read of " + strings.Join(unread, ", ") + "."
 	}
 }
