@@ -32,6 +32,7 @@ func TestAFastList(t *testing.T) {
 	time.Sleep(*fastFor / 5)
 	s.figures(0, *fastFor/5)
 
+	tasks := s.trace()
 	ticker := time.NewTicker(20 * time.Millisecond)
 	defer ticker.Stop()
 	began, put, shown := time.Now(), 0, time.Now()
@@ -48,6 +49,11 @@ func TestAFastList(t *testing.T) {
 		}
 	}
 	s.figures(put, time.Since(began))
+	processor, took, number := tasks.longest()
+	t.Logf("of %d tasks of the page, the longest had %s of a processor, and the longest took %s", number, processor, took)
+	if number == 0 || processor > 100*time.Millisecond {
+		t.Errorf("%d tasks; one had %s of a processor", number, processor)
+	}
 	e := running.BlockedNow("per-ip", "203.0.113.1", map[string]string{"ip": "203.0.113.1"})
 	s.enforcer.Put(e)
 	s.until("the last one", fmt.Sprintf(rowOf, "203.0.113.1"))

@@ -93,7 +93,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 
 	from, next := c.config.Client(r), r.PostForm.Get("next")
 	var key keys.Key
-	why := ""
+	var why string
 	once := r.PostForm.Get("once")
 	if once != "" {
 		key, why = c.keyOfLink(once)
