@@ -130,3 +130,53 @@ func TestARunShowsEachOfTwoUsersOfOneInstant(t *testing.T) {
 		}
 	}
 }
+
+// Refused attempts at an inline rule that led to a block are its evidence, and the requests that were admitted are not.
+func TestARunShowsTheRefusedAttemptsOfABlock(t *testing.T) {
+	folder, enforcer := attemptsIn(t, "[{name: sign-in, key: ip, limits: [5/min], inline: true, evidence: 3, block: {after: 4, within: 10m, for: 1h}}]", "")
+	config := filepath.Join(folder, "weir.yaml")
+	p := start(t, "run", "--config", config)
+	awaitAnswer(t, p, enforcer, "203.0.113.1", http.StatusOK)
+	for n := range 5 + 4 {
+		request, err := http.NewRequest(http.MethodGet, "http://"+enforcer+"/v1/check", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Forwarded-For", "203.0.113.9")
+		request.Header.Set("X-Forwarded-Method", http.MethodPost)
+		request.Header.Set("X-Forwarded-Uri", fmt.Sprintf("/login/%d?password=secret", n))
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}
+
+	var got []evidence.Request
+	for deadline := time.Now().Add(time.Minute); len(got) == 0 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		var known struct {
+			Evidence []struct{ Requests []evidence.Request }
+		}
+		var stdout, stderr locked.Buffer
+		if run([]string{"weir", "explain", "203.0.113.9", "--json", "--config", config}, strings.NewReader(""), &stdout, &stderr) != exit.Done {
+			continue
+		}
+		if err := json.Unmarshal([]byte(stdout.String()), &known); err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range known.Evidence {
+			got = append(got, one.Requests...)
+		}
+	}
+	if len(got) != 3 {
+		t.Fatalf("the evidence is %+v\n%s", got, p.err)
+	}
+	for n, one := range got {
+		if one.Client != "203.0.113.9" || strings.Contains(one.Path, "secret") || one.Path != "" && !strings.HasPrefix(one.Path, fmt.Sprintf("/login/%d", 8-n)) {
+			t.Errorf("request %d is %+v", n, one)
+		}
+	}
+	runs(t, exit.Done, "The last requests that counted for sign-in 203.0.113.9, newest first (3 kept, ", "history", "203.0.113.9", "--evidence", "--config", config)
+	runs(t, exit.Done, `,"evidence":[{"time":"20`, "history", "203.0.113.9", "--evidence", "--json", "--config", config)
+	runs(t, exit.WrongUse, "", "history", "203.0.113.9", "--evidence", "--csv", "--config", config)
+}

@@ -27,6 +27,7 @@ type historyCommand struct {
 	query            past.Query
 	tries            bool // attempts at inline rules, and no events
 	output           command.Output
+	evidence         bool
 	forms            [3]bool // --csv, --ecs, --cef
 }
 
@@ -67,6 +68,7 @@ If there is no event, the exit code is 3.`,
 	c.Flags().StringVar(&h.query.Event, "event", "", "show one `EVENT` only: "+strings.Join(past.Events, ", "))
 	c.Flags().StringVar(&h.query.Order, "order", "", "show one kind of manual `ENTRY` only: "+strings.Join(past.Orders, ", "))
 	c.Flags().BoolVar(&h.tries, "attempts", false, "show the attempts at inline rules, newest first")
+	c.Flags().BoolVar(&h.evidence, "evidence", false, "show the last requests that counted too, for the last 20 blocks")
 	command.Complete(c, "event", past.Events)
 	command.Complete(c, "order", past.Orders)
 	h.output.Add(c, "text", "json", "csv", "ecs", "cef")
@@ -95,7 +97,7 @@ func (h *historyCommand) check() error {
 			h.output.Form = form
 		}
 	}
-	if err := h.output.Check(); err != nil {
+	if err := errors.Join(h.output.Check(), h.checkEvidence()); err != nil {
 		return err
 	}
 	if h.query.Event != "" && !slices.Contains(past.Events, h.query.Event) {
@@ -178,6 +180,9 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	// After an error the events that were found are still shown.
 	if err != nil && len(story.events) == 0 {
 		return err
+	}
+	if h.evidence {
+		err = errors.Join(err, h.addEvidence(c.Context(), story))
 	}
 	out := bufio.NewWriter(c.OutOrStdout())
 	failed := story.show(out, h.output.Form, zoneOf(c.OutOrStdout()))

@@ -32,8 +32,9 @@ type story struct {
 
 	mu     sync.Mutex
 	events []*past.Event
-	left   int  // events left out, because there are too many
-	more   bool // there are others, and their number is not known
+	left   int               // events left out, because there are too many
+	more   bool              // there are others, and their number is not known
+	proofs []*shown.Evidence // of the last blocks, the last first; empty unless they are asked for
 }
 
 // read adds an event of the topic if it is asked for.
@@ -88,6 +89,9 @@ func (s *story) drop() {
 // show writes the events, for people in a terminal with the times of their zone.
 func (s *story) show(w io.Writer, form string, zone *time.Location) error {
 	if form != "text" {
+		if err := s.withEvidence(); err != nil {
+			return err
+		}
 		to, err := past.NewWriter(w, form)
 		for _, e := range s.events {
 			if err == nil {
@@ -112,6 +116,13 @@ func (s *story) show(w io.Writer, form string, zone *time.Location) error {
 		rows = append(rows, row(e, zone))
 	}
 	output.Table(&b, rows)
+	times := shown.Times{}
+	if zone != nil {
+		times = shown.LocalTimes(time.Now())
+	}
+	for _, one := range slices.Backward(s.proofs) {
+		one.Text(&b, times)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
