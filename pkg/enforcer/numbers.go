@@ -14,7 +14,7 @@ import (
 	"weir/pkg/enforcer/tally"
 )
 
-// A numbers is the answer to GET /v1/numbers: what was counted here since the start.
+// A numbers is the answer to GET /v1/numbers. It has the counts since the start.
 type numbers struct {
 	Since      time.Time              `json:"since"`
 	Checks     int64                  `json:"checks"`

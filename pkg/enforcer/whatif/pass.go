@@ -157,7 +157,7 @@ func (p *pass) account(key []byte) *account {
 	return a
 }
 
-// hit counts hits of one instant. Cost 0 is the command to unblock: whoever gave it would have given it then too.
+// hit counts hits of one instant. Cost 0 is the command to unblock, as if it had been given then too.
 func (p *pass) hit(a *account, at, cost int64) {
 	for i := range a.of {
 		state := &a.of[i].state

@@ -102,7 +102,7 @@ func (l *Live) set(s liveState) {
 	l.now = s
 }
 
-// ask asks the enforcer. What it does not know is left out.
+// ask asks the enforcer. It leaves out what it does not get.
 func (s *liveState) ask(ctx context.Context, enforcer *ask.Enforcer) error {
 	numbers := &liveNumbers{}
 	if _, err := enforcer.Ask(ctx, http.MethodGet, "/v1/numbers", url.Values{"entries": {fmt.Sprint(liveLines)}}, nil, numbers); err != nil {

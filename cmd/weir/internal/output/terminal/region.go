@@ -20,8 +20,8 @@ const (
 	wrap        = "\x1b[?7h"
 )
 
-// A Region is the last lines of a terminal, drawn again in place. What is written to it scrolls by above them. Write never
-// waits for the terminal, and may be called from any goroutine.
+// A Region is the last lines of a terminal, drawn again in place. Text that is written to it scrolls by above them. Write
+// never waits for the terminal, and may be called from any goroutine.
 type Region struct {
 	out   *os.File
 	wake  chan struct{}
