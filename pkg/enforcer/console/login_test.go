@@ -207,3 +207,20 @@ func TestALinkOfAnotherSite(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 }
+
+// The key that a proxy adds is enough to read. A session counts, whatever key a proxy adds.
+func TestAKeyThatAProxyAdds(t *testing.T) {
+	s := newStand(t, true, ofIP("203.0.113.7")).withRules("x").start()
+	added := []string{"X-Api-Key", "rob's"}
+	if status, body, _ := s.do(http.MethodGet, "/console/key?key=203.0.113.7", nil, added); status != http.StatusOK || strings.Contains(body, "/console/act") {
+		t.Errorf("without a session: %d %s", status, body)
+	}
+	s.login("ann's")
+	if status, body, _ := s.do(http.MethodGet, "/console/key?key=203.0.113.7", nil, added); status != http.StatusOK || !strings.Contains(body, "/console/act") {
+		t.Errorf("with a session: %d %s", status, body)
+	}
+	form := url.Values{"token": {s.token()}, "action": {"resume"}, "rule": {"per-ip"}, "why": {"because"}, "step": {"do"}}
+	if status, _, _ := s.post("/console/act", form, added...); status != http.StatusSeeOther || len(s.orders) != 1 || !strings.HasSuffix(s.orders[0], " by ann write") {
+		t.Errorf("an action: %d %q", status, s.orders)
+	}
+}
