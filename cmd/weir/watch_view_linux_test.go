@@ -23,6 +23,9 @@ func TestWatchOnATerminal(t *testing.T) {
 		runs(t, exit.Done, "blocked", append([]string{"block", key, "--why", "\x1b]0;owned\x07abuse", "--for", "1h", "--yes"}, flags...)...)
 	}
 	tty.Await("the changes", has("2 changes since the start", "> ", "block", "192.0.2.9", "198.51.100.0/24"))
+	tty.Resize(60, 24)
+	tty.Await("lines that are cut", has("…\n"))
+	tty.Resize(80, 24)
 	if screen := tty.Screen(); strings.Index(screen, "198.51.100.0/24") > strings.Index(screen, "192.0.2.9") || strings.Contains(tty.Raw(), "owned\x07") {
 		t.Errorf("the newest is not first, or a text is obeyed:\n%s", screen)
 	}

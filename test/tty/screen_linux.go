@@ -134,9 +134,9 @@ func (s *screen) control(final byte, arguments string) {
 	case 'H':
 		s.x, s.y = 0, 0
 	case 'K':
-		s.lines[s.y] = s.lines[s.y][:min(s.x, len(s.lines[s.y]))]
+		s.lines[s.y] = s.lines[s.y][:min(s.x, s.columns-1, len(s.lines[s.y]))] // at the end of a full line the cursor is on its last character
 	case 'J':
-		s.lines[s.y] = s.lines[s.y][:min(s.x, len(s.lines[s.y]))]
+		s.lines[s.y] = s.lines[s.y][:min(s.x, s.columns-1, len(s.lines[s.y]))] // at the end of a full line the cursor is on its last character
 		for i := s.y + 1; i < s.rows; i++ {
 			s.lines[i] = nil
 		}

@@ -100,11 +100,15 @@ func sizeOf(out *os.File) (columns, rows int) {
 // Draw shows lines in place of those before. Lines that the screen has no room for are left out.
 func (t *Terminal) Draw(lines []string) error {
 	_, rows := t.Size()
-	frame := strings.Join(lines[:min(len(lines), rows)], clearLine+"\r\n")
+	// Lines are cleared before they are written: at the end of a full line, the cursor is on its last character.
+	frame := clearLine + strings.Join(lines[:min(len(lines), rows)], "\r\n"+clearLine)
+	if len(lines) < rows {
+		frame += "\r\n" + clearRest
+	}
 	if frame == t.drawn {
 		return nil
 	}
 	t.drawn = frame
-	_, err := t.out.WriteString(hold + home + frame + clearLine + clearRest + release)
+	_, err := t.out.WriteString(hold + home + frame + release)
 	return err
 }
