@@ -77,11 +77,17 @@ func (p *partStatus) problems() (texts []string) {
 			Partition int
 			Error     string
 		}
-		Store, Trouble string
-		Whole          *bool
-		Paused         []string
+		Store, Trouble, Error string
+		Whole                 *bool
+		Paused                []string
 	}
-	if p.Part == "collector" || !p.says(&says) {
+	if !p.says(&says) {
+		return texts
+	}
+	if p.Part == "collector" {
+		if says.Error != "" {
+			texts = append(texts, "the collector: "+says.Error)
+		}
 		return texts
 	}
 	for _, one := range says.Partitions {

@@ -33,6 +33,7 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 		"no part was reached":   {status{CaughtUp: true, Parts: []partStatus{{Part: "collector", Address: "c:1"}}}, "All have caught up."},
 		"one was not reached":   {status{CaughtUp: true, Parts: []partStatus{collector(true, `{}`), {Part: "enforcer", Address: "e:1"}}}, "Needs attention: the enforcer at e:1 was not reached."},
 		"a log without rights":  {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "a\u001b[2J", "error": "no permission"}]}`)}}, `Needs attention: a\x1b[2J: no permission.`},
+		"a journal that fails":  {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"error": "writing the journal: no space"}`)}}, "Needs attention: the collector: writing the journal: no space."},
 		"nothing counts so far": {status{Groups: []groupStatus{group(1, 5, 1)}, Parts: []partStatus{collector(true, `{"sources": [{"source": "s", "requests": 30, "uncounted": {"format": 30}}]}`)}}, "Not caught up: 5 records wait for weir.aggregator."},
 	} {
 		if got, _, _ := strings.Cut(test.of.headline(), "\n"); got != test.want {
