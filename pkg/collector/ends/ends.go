@@ -7,7 +7,7 @@
 // are also lost with the process. The places of lost ones are free when their leases end.
 //
 // Run has a goroutine for each enforcer. It returns when all have ended, with what is queued sent if that takes no longer
-// than a second.
+// than a second; the log says how many are lost.
 package ends
 
 import (
@@ -46,6 +46,7 @@ type Sender struct {
 	faults *telemetry.Faults
 	sent   prometheus.Counter
 	lost   prometheus.Counter
+	logger *slog.Logger
 }
 
 // A queue is what waits for one enforcer.
@@ -59,7 +60,8 @@ type queue struct {
 
 // New makes a Sender. The logger may be nil.
 func New(to []Target, logger *slog.Logger, metrics prometheus.Registerer) *Sender {
-	s := &Sender{faults: telemetry.NewFaults(cmp.Or(logger, slog.New(slog.DiscardHandler)))}
+	logger = cmp.Or(logger, slog.New(slog.DiscardHandler))
+	s := &Sender{faults: telemetry.NewFaults(logger), logger: logger}
 	s.sent = telemetry.Register(metrics, prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_collector_ends_total",
 		Help: "Ends of requests at limits at once that enforcers were given, once for each enforcer."}))
 	s.lost = telemetry.Register(metrics, prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_collector_ends_lost_total",
@@ -89,6 +91,12 @@ func (q *queue) put(ids []inline.ID) (lost int) {
 	return len(ids) - fit
 }
 
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.ids)
+}
+
 // take returns the oldest attempts of the queue.
 func (q *queue) take() []inline.ID {
 	q.mu.Lock()
@@ -114,6 +122,10 @@ func (s *Sender) Run(ctx context.Context) {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closePatience)
 			defer cancel()
 			s.send(last, q)
+
+			if lost := q.len(); lost > 0 {
+				s.logger.Warn("ends of requests are lost; these count until their leases end", "enforcer", q.Name, "number", lost)
+			}
 		})
 	}
 	running.Wait()

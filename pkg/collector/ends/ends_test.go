@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -97,10 +98,11 @@ func TestEachEnforcerGetsAllEnds(t *testing.T) {
 	})
 }
 
-// An enforcer that does not answer at the end does not hold up the process for long.
+// An enforcer that does not answer at the end does not hold up the process for long. The log says what it did not get.
 func TestTheEndDoesNotWaitForAnEnforcer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New([]Target{{"away", func(ctx context.Context, _ []inline.ID) error { <-ctx.Done(); return context.Cause(ctx) }}}, nil, nil)
+		var log strings.Builder
+		s := New([]Target{{"away", func(ctx context.Context, _ []inline.ID) error { <-ctx.Done(); return context.Cause(ctx) }}}, slog.New(slog.NewTextHandler(&log, nil)), nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		s.Put(idsOf(300))
 		began := time.Now()
@@ -108,6 +110,9 @@ func TestTheEndDoesNotWaitForAnEnforcer(t *testing.T) {
 		s.Run(ctx)
 		if took := time.Since(began); took > time.Minute+2*closePatience {
 			t.Errorf("it took %s", took)
+		}
+		if want := "enforcer=away number=300"; !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %s:\n%s", want, &log)
 		}
 	})
 }
