@@ -277,7 +277,7 @@ func TestThePartsOfABusySystemAreWell(t *testing.T) {
 	}
 }
 
-// An export is a file. What the API refuses is a page with its sentence.
+// An export is a file. A refusal of the API is a page with its sentence.
 func TestExports(t *testing.T) {
 	s := newStand(t, false).withRules("x").start()
 	s.answer = func(w http.ResponseWriter, r *http.Request) {
