@@ -1,6 +1,7 @@
 package enforcer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -44,7 +45,7 @@ func (e *Enforcer) End(ctx context.Context, ids []inline.ID) (known int, err err
 	for first := range min(workers, len(ids)) {
 		running.Go(func() {
 			for i := first; i < len(ids); i += workers {
-				ended[i], failed[i] = e.endAttempt(ctx, rules, ids[i])
+				ended[i], failed[i] = e.endLogged(ctx, r, rules, ids[i])
 			}
 		})
 	}
@@ -65,6 +66,26 @@ func (e *Enforcer) End(ctx context.Context, ids []inline.ID) (known int, err err
 const endsTogether = 16
 
 var errEnds = errors.New("the enforcer ends")
+
+// endLogged ends the attempt that a log names: by its ID, or, where edges name requests, by the ID of its request. An edge
+// that has given up a request does not have the attempt's ID.
+func (e *Enforcer) endLogged(ctx context.Context, r *ruling, rules []string, id inline.ID) (known bool, err error) {
+	known, err = e.endAttempt(ctx, rules, id)
+	if known || r.requestID == "" {
+		return known, err
+	}
+
+	// Also while the store fails: the attempt may be in the memory of this process.
+	ids, failed := e.inline.IDsOf(ctx, id.String())
+	err = cmp.Or(err, failed)
+	for _, id := range ids {
+		if known, failed = e.endAttempt(ctx, rules, id); known {
+			return true, nil
+		}
+		err = cmp.Or(err, failed)
+	}
+	return false, err
+}
 
 // endAttempt ends one attempt at each of the rules.
 func (e *Enforcer) endAttempt(ctx context.Context, rules []string, id inline.ID) (known bool, err error) {

@@ -162,3 +162,35 @@ func TestRequestsEndInASharedStore(t *testing.T) {
 		t.Error("a call that was given up has no error")
 	}
 }
+
+// An edge that gave up a request before it had the answer names the request, which ends the attempt wherever it is.
+func TestARequestEndsByItsOwnID(t *testing.T) {
+	server := redistest.Start(t)
+	backend, err := redis.Open(redis.Options{URL: "redis://" + server.Addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { backend.Close() })
+	for name, store := range map[string]*InlineStore{"memory": nil, "shared": {Backend: backend, Name: server.Addr, Enforcers: 1, Budget: 5 * time.Second}} {
+		t.Run(name, func(t *testing.T) {
+			r := atOnce(t, func(c *Config) {
+				c.Ruling.Rules, c.Ruling.RequestID, c.InlineStore = parsed(t, endsRules), "X-Weir-Request", store
+			})
+			request := inline.NewID(1)
+			asks := func(request string, want int) {
+				t.Helper()
+				if got := r.checks("203.0.113.8", "X-Forwarded-Uri", "/exports", "X-Weir-Request", request); got.status != want {
+					t.Errorf("%s: %d %v", request, got.status, got.Header)
+				}
+			}
+			asks(request.String(), 200)
+			asks(strings.Repeat("a", 32), 200)
+			asks(strings.Repeat("b", 32), 429)
+			if known, err := r.End(t.Context(), []inline.ID{inline.NewID(2), request}); known != 1 || err != nil {
+				t.Errorf("%d, %v", known, err)
+			}
+			asks(strings.Repeat("b", 32), 200)
+			asks(strings.Repeat("c", 32), 429)
+		})
+	}
+}

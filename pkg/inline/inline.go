@@ -43,6 +43,8 @@ type Store interface {
 	// settled, limits at which it has counted admit it and do not count it again: their Wants are Known, and cost 0. It
 	// counts at other limits now. Clients may see the text, but cannot find the attempt's ID by it.
 	TakeOnce(ctx context.Context, v *Verdict, request string, wants []Want) error
+	// IDsOf are the IDs that TakeOnce may have given to the attempt that a text names.
+	IDsOf(ctx context.Context, request string) ([]ID, error)
 	// Settle sets what an attempt has cost, at all of its rules; with Kept the cost stays. It may be called again, also with
 	// another cost. The first time it ends the attempt: limits at once do not count it any more, whatever it has cost.
 	Settle(ctx context.Context, id ID, cost int64) error

@@ -360,6 +360,11 @@ func (m *Memory) Stats() (s Stats) {
 	return s
 }
 
+// IDsOf is IDOf.
+func (m *Memory) IDsOf(_ context.Context, request string) ([]ID, error) {
+	return []ID{m.IDOf(request)}, nil
+}
+
 // IDOf makes an ID of a text that names a request. Clients may see that text, but cannot find the ID by it.
 func (m *Memory) IDOf(text string) (id ID) {
 	hash := hmac.New(sha256.New, m.secret[:])

@@ -134,7 +134,7 @@ const refusedField = "weir"
 
 // refused reports whether an enforcer refused the request: by the field weir if the log has it, else by the status 429.
 func refused(r *request.Request) bool {
-	if decision := field(r, refusedField); decision != "" {
+	if decision := field(r, refusedField); decision != "" && !strings.HasPrefix(decision, "lease ") { // names only an attempt
 		return strings.HasPrefix(decision, "refused")
 	}
 	return r.Status == 429

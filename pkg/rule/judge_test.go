@@ -52,6 +52,10 @@ allow:
 			r.Status = 429
 			r.Fields = append(r.Fields, request.Field{Name: "weir", Value: "ok"})
 		}, "a=203.0.113.7×1 b=alice /api/orders/17×1 c=alice×120 d=203.0.113.7×1"},
+		{"refused by something else", func(r *request.Request) {
+			r.Status = 429
+			r.Fields = append(r.Fields, request.Field{Name: "weir", Value: "lease 019e3c2f7d3a5b1c9a4e0d6f8b2c7e15"})
+		}, "a=203.0.113.7×1 c=alice×120 d=203.0.113.7×1 b:refused"},
 		{"refused, says our mark", func(r *request.Request) {
 			r.Fields = append(r.Fields, request.Field{Name: "weir", Value: "refused per-ip"})
 		}, "a=203.0.113.7×1 c=alice×120 d=203.0.113.7×1 b:refused"},

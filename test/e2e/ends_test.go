@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,6 +17,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"weir/internal/store/redis/redistest"
 	"weir/test/port"
@@ -32,6 +37,7 @@ rules:
 type exporter struct {
 	t       *testing.T
 	address string
+	http2   string // speaks HTTP/2 without TLS
 	numbers int
 	began   sync.Map // closed channels of exports that the application has begun, by their number
 }
@@ -39,7 +45,7 @@ type exporter struct {
 func newExporter(t *testing.T, f *fleet) *exporter {
 	t.Helper()
 	program := real.Program(t, "nginx", "nginx")
-	e := &exporter{t: t, address: port.Reserve(t, "127.0.0.1")}
+	e := &exporter{t: t, address: port.Reserve(t, "127.0.0.1"), http2: port.Reserve(t, "127.0.0.1")}
 	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if began, ok := e.began.Load(r.Header.Get("X-Number")); ok {
 			close(began.(chan struct{}))
@@ -52,7 +58,7 @@ func newExporter(t *testing.T, f *fleet) *exporter {
 		temporary += "\n" + name + "_temp_path " + f.path(name) + ";"
 	}
 	f.write("nginx.conf", "daemon off;\nuser root;\n"+strings.NewReplacer("worker_processes auto;", "worker_processes 1;", "http {", "http {"+temporary,
-		"listen 80;", "listen "+e.address+";", "127.0.0.1:7421", f.enforcer, "127.0.0.1:8080", app.Listener.Addr().String(),
+		"listen 80;", "listen "+e.address+"; listen "+e.http2+" http2;", "127.0.0.1:7421", f.enforcer, "127.0.0.1:8080", app.Listener.Addr().String(),
 		"/var/log/nginx/access.log", f.path("access.log"), "/var/log/nginx/error.log", "stderr", "/run/nginx.pid", f.path("nginx.pid"),
 	).Replace(deployed(t, "edge/nginx.conf")))
 	command := exec.Command(program, "-e", "stderr", "-p", f.folder, "-c", f.path("nginx.conf"))
@@ -163,6 +169,38 @@ func TestClientsThatGiveUpHoldNoPlaces(t *testing.T) {
 		wait.Until(t, "nginx has its line", func() bool { return f.lines("/export ") > before+n })
 	}
 	all(e.fill())
+}
+
+// With HTTP/2, nginx drops the answer to the check of a request that its client has cancelled.
+func TestCancelledStreamsHoldNoPlaces(t *testing.T) {
+	f := newFleet(t, endsRules, "inline: {request_id: X-Weir-Request}\n")
+	e := f.exports(t)
+	for range 3 {
+		connection, err := net.Dial("tcp", e.http2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := f.lines("/export ")
+		var sent, head bytes.Buffer
+		sent.WriteString(http2.ClientPreface)
+		framer, fields := http2.NewFramer(&sent, nil), hpack.NewEncoder(&head)
+		faults := framer.WriteSettings()
+		for stream := uint32(1); stream <= 19; stream += 2 {
+			head.Reset()
+			for _, field := range [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "shop.example"}, {":path", "/export"}} {
+				_ = fields.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]})
+			}
+			faults = errors.Join(faults,
+				framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: head.Bytes(), EndStream: true, EndHeaders: true}),
+				framer.WriteRSTStream(stream, http2.ErrCodeCancel))
+		}
+		if _, err := sent.WriteTo(connection); errors.Join(faults, err) != nil {
+			t.Fatal(faults, err)
+		}
+		wait.Until(t, "nginx has their lines", func() bool { return f.lines("/export ") >= before+10 })
+		connection.Close()
+		all(e.fill())
+	}
 }
 
 // With a shared store, requests that end while Weir is away have their places back once it reads their lines.

@@ -83,6 +83,15 @@ func (g *Guard) TakeOnce(ctx context.Context, v *inline.Verdict, request string,
 	return nil
 }
 
+// IDsOf are the ID in this process, and the one in the Store.
+func (g *Guard) IDsOf(ctx context.Context, request string) (ids []inline.ID, err error) {
+	err = g.ask(ctx, patience*g.config.Budget, func(ctx context.Context) (err error) {
+		ids, err = g.config.Store.IDsOf(ctx, request)
+		return err
+	})
+	return append(ids, g.config.Memory.IDOf(request)), err
+}
+
 // Settle sets what an attempt has cost. One that was counted in this process is settled there.
 func (g *Guard) Settle(ctx context.Context, id inline.ID, cost int64) error {
 	if err := g.config.Memory.Settle(ctx, id, cost); !errors.Is(err, inline.ErrUnknown) {

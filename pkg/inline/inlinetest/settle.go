@@ -3,6 +3,7 @@ package inlinetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -85,6 +86,9 @@ func once(t *testing.T, p *Place) {
 		if v := r.ask("one", wants...); !v.Admitted || !wants[0].Known || v.Attempt != first.Attempt || v.Taken[0].Remaining != 1 {
 			t.Errorf("%d: %+v", n, v)
 		}
+	}
+	if ids, err := r.all[0].IDsOf(ctx, "one"); err != nil || !slices.Contains(ids, first.Attempt) {
+		t.Errorf("the attempt of one is %s, not %v, %v", first.Attempt, ids, err)
 	}
 	if v := r.ask("two", of(quota, "a", 1)); !v.Admitted || v.Attempt == first.Attempt {
 		t.Errorf("two: %+v", v)

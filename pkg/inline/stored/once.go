@@ -43,6 +43,12 @@ func (s *Store) idOf(ctx context.Context, request string) (id inline.ID, again b
 	return id, again, nil
 }
 
+// IDsOf is the ID that all processes give to the attempt of a request.
+func (s *Store) IDsOf(ctx context.Context, request string) ([]inline.ID, error) {
+	id, _, err := s.idOf(ctx, request)
+	return []inline.ID{id}, err
+}
+
 // get returns the secret as last known, and whether the caller is to ask for it: one caller in a while.
 func (s *secret) get(now time.Time) (text []byte, due bool) {
 	s.mu.Lock()
