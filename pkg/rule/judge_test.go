@@ -78,7 +78,7 @@ allow:
 		}
 	}
 	counts := judge.Counts(1)
-	if counts[rule.Counted] != 8 || counts[rule.NoKey] != 2 || counts[rule.Refused] != 3 || counts[rule.Allowed] != 3 {
+	if counts[rule.Counted] != 8 || counts[rule.NoKey] != 2 || counts[rule.Refused] != 4 || counts[rule.Allowed] != 3 {
 		t.Errorf("%v", counts)
 	}
 }
