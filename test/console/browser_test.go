@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -41,6 +42,12 @@ type stand struct {
 
 func newStand(t *testing.T, entries ...*blocklist.Entry) *stand {
 	t.Helper()
+	return newStandWith(t, func(string, *pages.Config) {}, entries...)
+}
+
+// newStandWith changes the configuration of the console, which is made when the enforcer has its address.
+func newStandWith(t *testing.T, change func(address string, c *pages.Config), entries ...*blocklist.Entry) *stand {
+	t.Helper()
 	program := real.Program(t, "chromium", "chromium")
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	text := fmt.Sprintf("keys: [{name: ann, role: write, sha256: %x}, {name: rob, role: read, sha256: %x}]\n", sha256.Sum256([]byte("ann's")), sha256.Sum256([]byte("rob's")))
@@ -54,11 +61,20 @@ func newStand(t *testing.T, entries ...*blocklist.Entry) *stand {
 
 	set := running.List(1, entries...)
 	e, err := running.StartEnforcerWith(running.Folder(t), known, set, func(e *running.Enforcer) {
-		e.Mount(pages.New(pages.Config{
+		config := pages.Config{
 			Set: set, Rules: e.Rules, Refuses: e.Refuses, API: withAnswers(e.Enforcer), As: enforcer.As, Keys: known, Ending: e.Ending(), Version: "test", Logger: slog.New(slog.DiscardHandler),
 			Admit:  func(r *http.Request) (string, error) { return e.Admit(r, keys.Read) },
 			Client: func(r *http.Request) netip.Addr { return e.Caller(r) },
-		}).Handle)
+		}
+		made := sync.OnceValue(func() http.Handler {
+			change(e.Address(), &config)
+			mux := http.NewServeMux()
+			pages.New(config).Handle(mux)
+			return mux
+		})
+		e.Mount(func(mux *http.ServeMux) {
+			mux.HandleFunc("/console/", func(w http.ResponseWriter, r *http.Request) { made().ServeHTTP(w, r) })
+		})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -30,6 +30,8 @@ var vendors = map[string][]string{
 	"github.com/mdlayher/netlink":     {"pkg/enforcer"},
 	"google.golang.org/grpc":          {"pkg/enforcer"},
 	"github.com/envoyproxy":           {"pkg/enforcer"},
+	"github.com/coreos/go-oidc":       {"pkg/enforcer"},
+	"golang.org/x/oauth2":             {"pkg/enforcer"},
 }
 
 type listed struct {

@@ -75,6 +75,8 @@ type Enforcer struct {
 	// Console serves pages for people at /console/ of listen: on, read (no actions), or off. Default: on, and off beyond
 	// loopback without keys.
 	Console Console `yaml:"console"`
+	// ConsoleOIDC is an OpenID Connect provider with which people log in to the console. Default: none.
+	ConsoleOIDC ConsoleOIDC `yaml:"console_oidc"`
 	// Events is how many events of weir.events the enforcer keeps in an index on disk, the newest ones, for weir history;
 	// each takes about 400 bytes. 0 is no index. Default: 10000000.
 	Events int64 `yaml:"events"`
@@ -102,6 +104,9 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 		place.Faultf("write how many events to keep, or 0 for no index", "%d events are not possible", e.Events)
 	}
 
+	if serves, _ := e.ServesConsole(); e.ConsoleOIDC.Issuer != "" && !serves {
+		v.Key("console_oidc").Faultf("write console: on, or leave console_oidc out", "this enforcer serves no console")
+	}
 	e.checkFields(v.Key("fields"))
 	if e.Follow == "kafka" {
 		return

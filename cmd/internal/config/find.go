@@ -68,7 +68,7 @@ func (c *Config) paths() []*string {
 	paths := []*string{
 		&kafka.TLS.CA, &kafka.TLS.Cert, &kafka.TLS.Key, &kafka.SASL.PasswordFile, &c.Store.PasswordFile, &c.Inline.Store.PasswordFile,
 		&c.Collector.Keys, &c.Aggregator.Keys, &enforcer.Keys,
-		&enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
+		&enforcer.ConsoleOIDC.ClientSecretFile, &enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
 	}
 
 	settle := &c.Collector.Settle
@@ -138,6 +138,7 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 	}
 	server("aggregator", c.Aggregator.Keys, c.Aggregator.TLS)
 	server("enforcer", c.Enforcer.Keys, c.Enforcer.TLS)
+	add("enforcer.console_oidc.client_secret_file", c.Enforcer.ConsoleOIDC.ClientSecretFile)
 	add("enforcer.follow_key_file", c.Enforcer.FollowKeyFile)
 	client("enforcer.follow_tls", c.Enforcer.FollowTLS)
 	for i := range c.Notify {
@@ -197,6 +198,7 @@ func Keys() []string {
 		{"aggregator.tls.", ServerTLS{}},
 		{"enforcer.", Enforcer{}},
 		{"enforcer.tls.", ServerTLS{}},
+		{"enforcer.console_oidc.", ConsoleOIDC{}},
 		{"enforcer.follow_tls.", ClientTLS{}},
 		{"enforcer.crowdsec.", Crowdsec{}},
 		{"enforcer.nftables.", NFTables{}},

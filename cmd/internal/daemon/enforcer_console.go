@@ -16,6 +16,7 @@ import (
 	"weir/internal/telemetry"
 	"weir/pkg/enforcer"
 	"weir/pkg/enforcer/console"
+	"weir/pkg/enforcer/console/provider"
 )
 
 // mountConsole adds the pages for people.
@@ -30,10 +31,21 @@ func (r *RunningEnforcer) mountConsole() {
 		Set: r.set, Rules: r.Rules, Refuses: r.Refuses, API: r.Enforcer, As: enforcer.As, Keys: r.keys, ReadOnly: !actions,
 		Admit:  func(q *http.Request) (string, error) { return r.Admit(q, keys.Read) },
 		Client: func(q *http.Request) netip.Addr { return r.Caller(q) },
-		Person: r.person(),
-		Parts:  r.consoleParts(), Ending: r.Ending(), Version: telemetry.Version(), Logger: p.Logger,
+		Person: r.person(), Provider: consoleProvider(&c.Enforcer.ConsoleOIDC), Redirect: c.Enforcer.ConsoleOIDC.Redirect,
+		Parts: r.consoleParts(), Ending: r.Ending(), Version: telemetry.Version(), Logger: p.Logger,
 	})
 	r.Mount(pages.Handle)
+}
+
+// consoleProvider is nil where people do not log in with a provider.
+func consoleProvider(c *config.ConsoleOIDC) *provider.Provider {
+	if c.Issuer == "" {
+		return nil
+	}
+	return provider.New(provider.Config{
+		Issuer: c.Issuer, ClientID: c.ClientID, Secret: func() (string, error) { return passwordIn(c.ClientSecretFile) },
+		Redirect: c.Redirect, Scopes: c.Scopes, Claim: c.Claim, Read: c.Read, Write: c.Write, Now: time.Now,
+	})
 }
 
 // person is nil when there is no socket.

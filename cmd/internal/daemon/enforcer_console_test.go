@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/test/port"
 )
 
 // The console is served at the enforcer's address unless it is off. People log in with their keys; a removed key ends
@@ -41,6 +42,42 @@ func TestTheConsoleIsServed(t *testing.T) {
 		status, _ := visit(t, e, http.MethodGet, "/console/", cookie)
 		return status == http.StatusSeeOther
 	})
+}
+
+// A provider that is away does not keep the enforcer from starting, nor people with keys out. Nothing asks it before a
+// log-in, which leads to the host of the redirect.
+func TestTheConsoleWithAProviderThatIsAway(t *testing.T) {
+	t.Parallel()
+	away := port.Reserve(t, "127.0.0.1")
+	e := newEdge(t, newMortal(t).yaml(), "  console_oidc: {issuer: 'http://"+away+"', client_id: weir, redirect: 'http://127.0.0.1:7421/console/login/callback', write: operators}\n").start()
+	if text := e.page("/console/login"); !strings.Contains(text, `href="http://127.0.0.1:7421/console/login/oidc?next=%2Fconsole%2F"`) {
+		t.Error(text)
+	}
+	if status, header := visit(t, e, http.MethodGet, "/console/login/oidc", ""); status != http.StatusUnauthorized || header.Get("Set-Cookie") != "" {
+		t.Errorf("the provider is away: %d %v", status, header)
+	}
+	if text := e.page("/console/login/oidc"); !strings.Contains(text, "The provider http://"+away+" cannot be asked.") {
+		t.Error(text)
+	}
+	if status, _ := visit(t, e, http.MethodPost, "/console/login", "", "key", "reader"); status != http.StatusSeeOther {
+		t.Errorf("a log-in with a key: %d", status)
+	}
+}
+
+// page returns a page of the console.
+func (e *edge) page(path string) string {
+	e.t.Helper()
+	r, _ := http.NewRequest(http.MethodGet, "http://"+e.listen+path, http.NoBody)
+	answer, err := e.client.Transport.RoundTrip(r)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return string(text)
 }
 
 // visit sends a request of the console's own page. The pairs are the fields of a form, and Origin.

@@ -10,13 +10,14 @@
 // The console decides nothing. It reads the list from the Set, and sends everything else as requests to the enforcer's
 // own HTTP interface, in the process, with the name and the role of the caller. So a page can do what the API can do.
 //
-// Callers log in with an API key, or users of this machine with a link that the socket gives them (once), and get a
-// cookie with a random session (sessions). Without a session, a page shows
-// the API's answer to the same request: on loopback without keys, with a client's certificate, and over the
-// unix socket that is reading. Orders need a session, the session's token, and a request of the console's own pages.
+// Callers log in with an API key, with an OpenID Connect provider (oidc), or users of this machine with a link that
+// the socket gives them (once), and get a cookie with a random session (sessions). Without a session, a page shows the
+// API's answer to the same request: on loopback without keys, with a client's certificate, and over the unix socket
+// that is reading. Orders need a session, the session's token, and a request of the console's own pages.
 //
-// Bounds: 1,000 sessions, 256 live lists, 4 searches at a time, 50 entries a page and a change of a live list, 4
-// changes a second. Half as many live lists as there are processors read the list at a time. A search looks at the complete list once; nothing of it is kept.
+// Bounds: 1,000 sessions, 16 log-ins that ask the provider at a time, 256 live lists, 4 searches at a time, 50 entries
+// a page and a change of a live list, 4 changes a second. Half as many live lists as there are processors read the
+// list at a time. A search looks at the complete list once; nothing of it is kept.
 //
 // Handle starts nothing, and no goroutine is started here.
 package console
@@ -34,6 +35,7 @@ import (
 	"weir/internal/limited"
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
+	"weir/pkg/enforcer/console/provider"
 	"weir/pkg/rule"
 )
 
@@ -55,6 +57,10 @@ type Config struct {
 	Person func(r *http.Request) (name string, ok bool)
 	// Keys are the API keys to log in with; nil: no one can log in.
 	Keys *keys.File
+	// Provider is the OpenID Connect provider to log in with; nil: none. It leads back to Redirect, which ends in
+	// ReturnPath.
+	Provider *provider.Provider
+	Redirect string
 	// ReadOnly offers no actions.
 	ReadOnly bool
 
@@ -83,6 +89,7 @@ type Console struct {
 	delayed  chan struct{} // answers to failed log-ins
 	faults   *telemetry.Faults
 
+	asking    *limited.Places // log-ins that ask the provider
 	searching *limited.Places
 	streaming *limited.Places
 	following chan struct{} // live lists that read changes
@@ -102,7 +109,7 @@ func New(c Config) *Console {
 		c.Now = time.Now
 	}
 	console := &Console{config: c, mux: http.NewServeMux(), sessions: newSessions(c.Keys, c.Now), links: &links{now: c.Now, all: map[[sha256.Size]byte]link{}}, delayed: make(chan struct{}, maxDelayed), faults: telemetry.NewFaults(c.Logger),
-		searching: limited.NewPlaces(maxSearching), streaming: limited.NewPlaces(maxStreaming), following: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
+		asking: limited.NewPlaces(maxAsking), searching: limited.NewPlaces(maxSearching), streaming: limited.NewPlaces(maxStreaming), following: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 	console.routes()
 	return console
 }
@@ -120,6 +127,10 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("POST "+root+"login", c.login)
 	c.mux.HandleFunc("POST "+root+"logout", c.logout)
 	c.mux.HandleFunc("POST "+root+"once", c.once)
+	if c.config.Provider != nil {
+		c.mux.HandleFunc("GET "+beginPath, c.beginOIDC)
+		c.mux.HandleFunc("GET "+ReturnPath, c.endOIDC)
+	}
 	c.mux.HandleFunc("POST "+root+"act", c.act)
 	for path, page := range map[string]page{
 		"GET " + root + "{$}":    c.now,

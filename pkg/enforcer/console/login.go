@@ -41,6 +41,7 @@ type loginView struct {
 	Error   string
 	Keys    bool   // there are keys to log in with
 	Once    string // the secret of a link
+	Begin   string // the address that begins a log-in with the provider; empty without one
 	Local   bool   // users of this machine can log in by a link
 	Reads   bool   // reading needs no log-in
 	Expired bool
@@ -54,7 +55,7 @@ func (c *Console) sendToLogin(w http.ResponseWriter, r *http.Request, why error)
 		c.render(w, r, http.StatusOK, "again", &view{Title: "One moment", Body: r.URL.RequestURI()})
 		return
 	}
-	if c.config.Keys == nil || r.Method != http.MethodGet || r.URL.Path == root+"live" {
+	if c.config.Keys == nil && c.config.Provider == nil || r.Method != http.MethodGet || r.URL.Path == root+"live" {
 		c.fail(w, r, nil, problem{http.StatusUnauthorized, sentence(why.Error())})
 		return
 	}
@@ -76,7 +77,7 @@ func (c *Console) loginPage(w http.ResponseWriter, r *http.Request) {
 
 func (c *Console) showLogin(w http.ResponseWriter, r *http.Request, status int, next, why string) {
 	_, err := c.config.Admit(r)
-	c.render(w, r, status, "login", &view{Title: "Log in", Body: &loginView{Next: nextOf(next), Error: why, Keys: c.config.Keys != nil, Once: r.URL.Query().Get("once"), Local: c.config.Person != nil, Reads: err == nil}})
+	c.render(w, r, status, "login", &view{Title: "Log in", Body: &loginView{Next: nextOf(next), Error: why, Keys: c.config.Keys != nil, Once: r.URL.Query().Get("once"), Begin: c.beginAt(next), Local: c.config.Person != nil, Reads: err == nil}})
 }
 
 // login begins a session.
@@ -107,9 +108,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	c.sessions.end(r)
-	http.SetCookie(w, c.cookie(r, c.sessions.begin(key, once != ""), int(lastEnd.Seconds())))
-	c.config.Logger.Info("logged in at the console", "name", key.Name, "role", key.Role, "from", from)
+	c.begin(w, r, key, once != "")
 	http.Redirect(w, r, nextOf(next), http.StatusSeeOther)
 }
 

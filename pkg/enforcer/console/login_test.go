@@ -203,7 +203,7 @@ func TestALogInLeadsToTheConsole(t *testing.T) {
 func TestALinkOfAnotherSite(t *testing.T) {
 	s := newStand(t, true).start()
 	status, body, _ := s.do(http.MethodGet, "/console/?q=a", nil, []string{"Sec-Fetch-Site", "cross-site"})
-	if status != http.StatusOK || !strings.Contains(body, `http-equiv="refresh" content="0"`) {
+	if status != http.StatusOK || !strings.Contains(body, `http-equiv="refresh" content="0; url=/console/?q=a"`) {
 		t.Errorf("%d %s", status, body)
 	}
 }

@@ -116,7 +116,7 @@ var functions = template.FuncMap{
 // render answers with a page. The page is made completely before its first byte is sent.
 func (c *Console) render(w http.ResponseWriter, r *http.Request, status int, name string, v *view) {
 	v.Assets, v.Version = root+"assets/"+assetsVersion+"/", c.config.Version
-	v.Console = &consoleView{Shadow: !c.config.Refuses(), Keys: c.config.Keys != nil || c.config.Person != nil, NoList: !c.config.Set.Whole(), Reading: c.config.ReadOnly}
+	v.Console = &consoleView{Shadow: !c.config.Refuses(), Keys: c.config.Keys != nil || c.config.Person != nil || c.config.Provider != nil, NoList: !c.config.Set.Whole(), Reading: c.config.ReadOnly}
 	if v.Visitor == nil {
 		v.Visitor = &visitor{}
 	}

@@ -35,7 +35,7 @@ type sessions struct {
 // A session is a caller after a log-in.
 type session struct {
 	key    keys.Key
-	local  bool              // of a user of this machine, without a key
+	local  bool              // without a key: of a user of this machine, or of a person whom the provider knows
 	secret [secretBytes]byte // for the token of its forms
 	began  time.Time
 	used   time.Time // guarded by sessions.mu
@@ -49,7 +49,7 @@ func newSessions(known *keys.File, now func() time.Time) *sessions {
 	return &sessions{known: known, now: now, all: map[[sha256.Size]byte]*session{}}
 }
 
-// begin makes a session for a key, or for a user of this machine, and returns its id.
+// begin makes a session for a key, or for a person without one, and returns its id.
 func (s *sessions) begin(key keys.Key, local bool) (id string) {
 	var random [secretBytes]byte
 	_, _ = rand.Read(random[:]) // never fails
