@@ -18,6 +18,9 @@
 // lines of logs that overlap are merged by time. Lines over a mebibyte are unread for the reason "long". A log that
 // breaks off is counted as far as it could be read, and the report lists the error.
 //
+// With Timelines the logs are read a second time, for the last requests that counted for the worst keys before they were
+// blocked. The rules state how many are kept, at most 20 for each of 20 keys.
+//
 // Run starts a goroutine for each open log and one for each processor that parses lines. All of them have ended when it
 // returns, except one read of standard input that ctx has cut off. The goroutine that called Run counts the hits.
 // Memory grows with the keys (64 bytes, the key, about 30 bytes for finding it, and its window's memory), with the hits
@@ -65,7 +68,7 @@ type Config struct {
 	FailIf Condition // sets Report.Failed when it is true; the zero Condition never is
 	Never  *KeyList  // nil, or the keys that must never be blocked, not even by shadow rules
 
-	Timelines bool                              // keep the timelines of the worst keys, which WriteHTML draws
+	Timelines bool                              // keep the timelines of the worst keys, which WriteHTML draws, and their last requests
 	Progress  func(bytesDone, bytesTotal int64) // nil, or called now and then by Run's goroutine; bytesTotal is 0 when unknown
 }
 
@@ -83,7 +86,13 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err := p.read(ctx); err != nil {
 		return nil, err
 	}
-	return p.report(), nil
+	r := p.report()
+	if c.Timelines {
+		if err := p.findEvidence(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
 }
 
 func (c *Config) setDefaults() {

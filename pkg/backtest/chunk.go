@@ -17,6 +17,7 @@ type chunk struct {
 	hits            []hit    // in the order of the lines
 	keys            []byte   // of the hits
 	unread          []unread // by reason
+	found           []proof  // requests of the keys that are sought
 }
 
 // A hit is one counted request under one rule, on its way from a worker to the counters.
@@ -49,6 +50,7 @@ func (c *chunk) reset() {
 	c.hits = c.hits[:0]
 	c.keys = c.keys[:0]
 	c.unread = c.unread[:0]
+	c.found = c.found[:0]
 }
 
 // addRequest counts a request that was read.

@@ -32,6 +32,7 @@ type log struct {
 	sequential bool    // the meaning of a line depends on those before it
 	opened     *source // kept open, because it cannot be opened again; nil when it can, or is empty
 	empty      bool    // there are no lines to read
+	once       bool    // it cannot be opened again: standard input, a pipe
 }
 
 // lookAtAll looks at every input and puts them in the order in which they are read. It returns all errors together.
@@ -131,6 +132,8 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 			l.head = maphash.String(hashSeed, strings.Join(lines, "\n"))
 		}
 	}
+
+	l.once = !again
 
 	// A pipe cannot be opened again, so it stays open with the bytes that were looked at.
 	if again || err != nil || l.empty {

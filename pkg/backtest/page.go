@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weir/pkg/evidence"
 )
 
 // HTMLOptions are additional contents of the page.
@@ -55,6 +57,7 @@ type page struct {
 	Requests                           *chart
 	Rules                              []pageRule
 	Cards                              []pageCard
+	CardsNote                          string
 	Algorithms                         *pageSides
 	Strategies                         *pageStrategies
 	Changes                            *pageDiff
@@ -90,6 +93,8 @@ type pageKey struct {
 type pageCard struct {
 	Key, Text string
 	Chart     *chart
+	Requests  []evidence.Request
+	Caption   string
 }
 
 type pageUnread struct{ Reason, Lines, Sample, Place string }
@@ -109,6 +114,9 @@ func (r *Report) page(o HTMLOptions) *page {
 		p.Requests = requestsChart(r.plot)
 	}
 
+	if r.once && len(p.Cards) > 0 {
+		p.CardsNote = "Standard input and pipes are read once, so the requests in them that counted are not shown."
+	}
 	for i := range r.Rules {
 		p.Rules = append(p.Rules, r.Rules[i].page())
 	}
@@ -287,28 +295,12 @@ func share(part, base int64) template.CSS {
 
 func shortTime(i Instant) string { return time.UnixMilli(int64(i)).UTC().Format("2 Jan 2006 15:04:05") }
 
-// pageCards are the keys refused most over all rules, if their timelines were kept.
+// pageCards are the worst keys.
 func (r *Report) pageCards() []pageCard {
-	type ruleKey struct {
-		rule *RuleReport
-		key  *Blocked
-	}
-
-	var all []ruleKey
-	for i := range r.Rules {
-		for j := range r.Rules[i].Blocked {
-			if b := &r.Rules[i].Blocked[j]; b.timeline != nil {
-				all = append(all, ruleKey{&r.Rules[i], b})
-			}
-		}
-	}
-
-	slices.SortStableFunc(all, func(a, b ruleKey) int { return cmp.Compare(b.key.Refused, a.key.Refused) })
 	var cards []pageCard
-	for _, rk := range all[:min(len(all), pageCards)] {
+	for _, rk := range r.worst() {
 		cards = append(cards, rk.key.card(rk.rule))
 	}
-
 	return cards
 }
 
@@ -321,7 +313,11 @@ func (b *Blocked) card(r *RuleReport) pageCard {
 	c.againstLimit(s, b.allowed, b.per, fmt.Sprintf("against %s; each bar is %s", b.Limit, c.Each), 64)
 	text := fmt.Sprintf("%s: blocked %s, first on %s by %s; %s of %s refused", r.Rule, timesText(b.Blocks), shortTime(b.First), b.Limit,
 		grouped(b.Refused), counted(b.Requests, "request"))
-	return pageCard{shortened(b.Key, 120), text, c}
+	card := pageCard{Key: shortened(b.Key, 120), Text: text, Chart: c, Requests: b.evidence}
+	if n := int64(len(b.evidence)); n > 0 {
+		card.Caption = fmt.Sprintf("The last %s that counted before the first block, newest first", counted(n, "request"))
+	}
+	return card
 }
 
 func timesText(n int64) string {

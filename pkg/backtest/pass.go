@@ -19,6 +19,7 @@ type pass struct {
 	logs     []*log
 	total    *total
 	workers  []*worker // all workers, including the feeds' own
+	sought   sought    // nil while requests are counted
 	done     atomic.Int64
 	size     int64 // of all inputs in bytes; 0 when unknown
 
@@ -83,6 +84,25 @@ func (p *pass) lookAtAll(ctx context.Context) (err error) {
 
 // read reads the logs to their ends and counts everything.
 func (p *pass) read(ctx context.Context) error {
+	// The merge runs here, in one goroutine: only parsing is done in parallel, and the result does not depend on it.
+	err := p.parsing(ctx, func(ctx context.Context) error {
+		m := &merge{late: p.config.Late.Milliseconds(), chunk: p.chunk, hit: p.hit, open: func(l *log, feeds int) *feed { return p.open(ctx, l, feeds) }}
+		m.waiting = slices.DeleteFunc(slices.Clone(p.logs), func(l *log) bool { return l.empty })
+		return m.run(ctx)
+	})
+	closeAll(p.logs)
+	if err != nil {
+		return err
+	}
+
+	for _, c := range p.counters {
+		c.countRest()
+	}
+	return nil
+}
+
+// parsing calls do while workers parse the chunks of the feeds that it opens.
+func (p *pass) parsing(ctx context.Context, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	p.work = make(chan *chunk)
 	for range workers() {
@@ -95,29 +115,21 @@ func (p *pass) read(ctx context.Context) error {
 		})
 	}
 
-	// The merge runs here, in one goroutine: only parsing is done in parallel, and the result does not depend on it.
-	m := &merge{late: p.config.Late.Milliseconds(), chunk: p.chunk, hit: p.hit, open: func(l *log, feeds int) *feed { return p.open(ctx, l, feeds) }}
-	m.waiting = slices.DeleteFunc(slices.Clone(p.logs), func(l *log) bool { return l.empty })
-	err := m.run(ctx)
+	err := do(ctx)
 
 	// After an error, feeds may still wait to send. They end with ctx, and use the parsers until then.
 	cancel()
 	p.feeds.Wait()
 	close(p.work)
 	p.parsers.Wait()
-	closeAll(p.logs)
-	if err != nil {
-		return err
-	}
-
-	for _, c := range p.counters {
-		c.countRest()
-	}
-	return nil
+	return err
 }
 
 func (p *pass) newWorker() *worker {
 	w := newWorker(p.config)
+	if w.sought = p.sought; w.sought != nil {
+		w.each = w.find
+	}
 	p.workers = append(p.workers, w)
 	return w
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"weir/pkg/evidence"
 	"weir/pkg/rule"
 )
 
@@ -42,6 +43,7 @@ type Report struct {
 	Faults  []string      `json:"faults"`  // errors of inputs, each with its input: a truncated file
 
 	plot *series // the requests over time
+	once bool    // an input could not be read again for the requests of the worst keys
 }
 
 // modeEnforce is the mode of rules that refuse.
@@ -75,9 +77,10 @@ type Blocked struct {
 	Refused  int64   `json:"refused"`  // of them, those inside a block
 	Blocks   int64   `json:"blocks"`   // how many blocks began
 
-	allowed  int64   // hits that the limit allows
-	per      int64   // milliseconds
-	timeline *series // from the first break on; nil if it was not kept
+	allowed  int64              // hits that the limit allows
+	per      int64              // milliseconds
+	timeline *series            // from the first break on; nil if it was not kept
+	evidence []evidence.Request // the last requests that counted until First, newest first; of the worst keys only
 }
 
 // An AgainstReport is the difference between Config.Against (before) and Config.Rules (after).

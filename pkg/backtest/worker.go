@@ -15,6 +15,7 @@ type worker struct {
 	decoders map[request.Choice]*request.Decoder
 	judges   []*rule.Judge // one for each set of rules
 	each     func(*request.Request, error)
+	sought   sought // nil, or the keys whose requests are kept: then nothing is counted
 
 	// While a chunk is parsed:
 	chunk *chunk

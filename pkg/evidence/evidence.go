@@ -119,6 +119,13 @@ func newestFirst(requests []Request) {
 	slices.SortStableFunc(requests, func(a, b Request) int { return b.Time.Compare(a.Time) })
 }
 
+// Of is the form of a request in which Find returns it: printable, cut, and without the values of its query.
+func Of(r *request.Request) Request {
+	var b Buffer
+	b.Add(0, r)
+	return stored(b.bytes).shown()
+}
+
 // shown makes the printable form of a request of the ring.
 func (s stored) shown() Request {
 	return Request{
