@@ -3,196 +3,43 @@ package notify
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"mime"
 	"net"
 	"net/http"
-	"net/mail"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/test/exim"
 	"weir/test/port"
 	"weir/test/real"
 	"weir/test/wait"
 )
 
-// An exim is Debian's mail server, on loopback ports. It takes mail from those who log in, over TLS.
-type exim struct {
-	t                *testing.T
-	program, folder  string
-	starttls, direct string // addresses
-	process          *exec.Cmd
-}
-
-const eximConfiguration = `primary_hostname = mail.example.com
-spool_directory = FOLDER/spool
-log_file_path = FOLDER/spool/%slog
-pid_file_path = FOLDER/spool/pid
-tls_certificate = FOLDER/cert.pem
-tls_privatekey = FOLDER/key.pem
-tls_advertise_hosts = *
-tls_on_connect_ports = PORT
-auth_advertise_hosts = ${if eq{$tls_in_cipher}{}{}{*}}
-acl_smtp_rcpt = rcpt
-acl_smtp_data = data
-keep_environment =
-begin acl
-rcpt:
-  deny local_parts = refused
-  defer local_parts = later
-  accept authenticated = *
-  deny message = log in first
-data:
-  accept
-begin routers
-all:
-  driver = accept
-  transport = box
-begin transports
-box:
-  driver = appendfile
-  file = FOLDER/spool/box
-  user = Debian-exim
-  create_directory = false
-begin authenticators
-plain:
-  driver = plaintext
-  public_name = PLAIN
-  server_prompts = :
-  server_condition = ${if and{{eq{$auth2}{weir}}{eq{$auth3}{pass word}}}}
-  server_set_id = $auth2
-`
-
-func newExim(t *testing.T) *exim {
-	t.Helper()
-	program := real.Program(t, "exim4", "exim4-daemon-light")
-	owner, err := user.Lookup("Debian-exim")
-	if err != nil || os.Geteuid() != 0 {
-		real.Missing(t, "exim starts as root, and delivers as Debian-exim")
-	}
-	folder, err := os.MkdirTemp("", "weir-exim") // others cannot enter the folders of t.TempDir
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(folder) })
-	e := &exim{t: t, program: program, folder: folder, starttls: port.Reserve(t, "127.0.0.1"), direct: port.Reserve(t, "127.0.0.1")}
-	_, direct, _ := net.SplitHostPort(e.direct)
-	text := strings.NewReplacer("FOLDER", folder, "PORT", direct).Replace(eximConfiguration)
-	certificate(t, folder)
-	id, _ := strconv.Atoi(owner.Uid)
-	group, _ := strconv.Atoi(owner.Gid)
-	err = errors.Join(os.WriteFile(filepath.Join(folder, "exim.conf"), []byte(text), 0o644), os.Chmod(folder, 0o755), os.Mkdir(filepath.Join(folder, "spool"), 0o755),
-		os.Chown(filepath.Join(folder, "spool"), id, group), os.Chown(filepath.Join(folder, "key.pem"), id, group))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.stop)
-	return e
-}
-
-// certificate writes a certificate of 127.0.0.1, which is its own root.
-func certificate(t *testing.T, folder string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	is := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mail"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	der, err := x509.CreateCertificate(rand.Reader, is, is, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.Chmod(filepath.Join(folder, "cert.pem"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (e *exim) start() *exim {
-	e.t.Helper()
-	dots := func(address string) string { return strings.Replace(address, ":", ".", 1) }
-	var out bytes.Buffer
-	e.process = exec.Command(e.program, "-C", filepath.Join(e.folder, "exim.conf"), "-bdf", "-odi", "-oX", dots(e.starttls)+" : "+dots(e.direct))
-	e.process.Stdout, e.process.Stderr = &out, &out
-	if err := e.process.Start(); err != nil {
-		e.t.Fatal(err)
-	}
-	wait.Until(e.t, "exim listens", func() bool {
-		conn, err := net.Dial("tcp", e.starttls)
-		if err == nil {
-			conn.Close()
-		}
-		return err == nil
-	})
-	return e
-}
-
-func (e *exim) stop() {
-	if e.process != nil {
-		_ = e.process.Process.Kill()
-		_ = e.process.Wait()
-		e.process = nil
-	}
-}
-
-// box returns the mails of a recipient.
-func (e *exim) box(name string) (mails []*mail.Message) {
-	text, _ := os.ReadFile(filepath.Join(e.folder, "spool", "box"))
-	for _, one := range strings.Split("\n"+string(text), "\nFrom ")[1:] {
-		_, one, _ = strings.Cut(one, "\n")
-		m, err := mail.ReadMessage(strings.NewReader(one))
-		if err != nil {
-			e.t.Fatal(err)
-		}
-		if strings.HasPrefix(strings.Trim(m.Header.Get("To"), "<"), name+"@") {
-			mails = append(mails, m)
-		}
-	}
-	return mails
-}
-
-func (e *exim) target(t *testing.T, to ...string) *Mail {
-	return &Mail{Server: e.starttls, From: "Weir <weir@example.com>", To: to, User: "weir", PasswordFile: secretFile(t, "pass word"), CA: filepath.Join(e.folder, "cert.pem")}
+func mailTo(t *testing.T, e *exim.Server, to ...string) *Mail {
+	return &Mail{Server: e.StartTLS, From: "Weir <weir@example.com>", To: to, User: exim.User, PasswordFile: secretFile(t, exim.Password), CA: e.CA()}
 }
 
 func TestMailsByEximAreWhole(t *testing.T) {
 	t.Parallel()
-	e := newExim(t).start()
+	e := exim.New(t).Start()
 	m := messageOf(event("203.0.113.7"), event("ключ\r\n<b>"))
-	direct := e.target(t, "b@example.com")
-	direct.Server, direct.TLS = e.direct, MailImplicit
-	for name, target := range map[string]*Mail{"a": e.target(t, "a@example.com"), "b": direct} {
+	direct := mailTo(t, e, "b@example.com")
+	direct.Server, direct.TLS = e.Direct, MailImplicit
+	for name, target := range map[string]*Mail{"a": mailTo(t, e, "a@example.com"), "b": direct} {
 		if _, err := target.Send(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		wait.Until(t, "the mail is there", func() bool { return len(e.box(name)) == 1 })
-		got := e.box(name)[0]
+		wait.Until(t, "the mail is there", func() bool { return len(e.Box(name)) == 1 })
+		got := e.Box(name)[0]
 		subject, err := new(mime.WordDecoder).DecodeHeader(got.Header.Get("Subject"))
 		if err != nil || subject != "[Weir] per-ip: 2 blocked" || got.Header.Get("Message-ID") != "<"+m.ID+"@example.com>" || got.Header.Get("Auto-Submitted") != "auto-generated" {
 			t.Errorf("%v %v", got.Header, err)
@@ -202,9 +49,9 @@ func TestMailsByEximAreWhole(t *testing.T) {
 
 func TestMailsThatEximDoesNotTake(t *testing.T) {
 	t.Parallel()
-	e := newExim(t).start()
+	e := exim.New(t).Start()
 	m := messageOf(event("203.0.113.7"))
-	wrong, unknown, clear := e.target(t, "c@example.com"), e.target(t, "c@example.com"), e.target(t, "c@example.com")
+	wrong, unknown, clear := mailTo(t, e, "c@example.com"), mailTo(t, e, "c@example.com"), mailTo(t, e, "c@example.com")
 	wrong.PasswordFile = secretFile(t, "SECRET")
 	unknown.CA = ""
 	clear.TLS = MailClear
@@ -212,8 +59,8 @@ func TestMailsThatEximDoesNotTake(t *testing.T) {
 		target  *Mail
 		refused bool
 	}{
-		"one of two is refused": {e.target(t, "c@example.com", "refused@example.com"), true},
-		"later":                 {e.target(t, "later@example.com"), false},
+		"one of two is refused": {mailTo(t, e, "c@example.com", "refused@example.com"), true},
+		"later":                 {mailTo(t, e, "later@example.com"), false},
 		"a wrong password":      {wrong, false},
 		"an unknown authority":  {unknown, false},
 		"a login in the clear":  {clear, false},
@@ -223,7 +70,7 @@ func TestMailsThatEximDoesNotTake(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := e.box("c"); len(got) > 0 {
+	if got := e.Box("c"); len(got) > 0 {
 		t.Errorf("%d mails came", len(got))
 	}
 }
@@ -231,16 +78,16 @@ func TestMailsThatEximDoesNotTake(t *testing.T) {
 // While exim is away, mails wait; none is lost, and none comes twice.
 func TestMailsWaitForExim(t *testing.T) {
 	t.Parallel()
-	l, e := newLog(t), newExim(t)
-	r := to("ops", e.target(t, "ops@example.com"))
+	l, e := newLog(t), exim.New(t)
+	r := to("ops", mailTo(t, e, "ops@example.com"))
 	r.Timeout = 5 * time.Second
 	n, _ := l.start(r)
 	l.write(blocklist.EventBlocked, time.Now(), entry("per-ip", "203.0.113.1"))
 	wait.Until(t, "it fails", func() bool { return n.Status()[0].Error != "" })
 	l.write(blocklist.EventBlocked, time.Now(), entry("login", "203.0.113.2"))
-	e.start()
-	wait.Until(t, "both came", func() bool { return len(e.box("ops")) == 2 })
-	if ids := e.box("ops"); ids[0].Header.Get("Message-ID") == ids[1].Header.Get("Message-ID") {
+	e.Start()
+	wait.Until(t, "both came", func() bool { return len(e.Box("ops")) == 2 })
+	if ids := e.Box("ops"); ids[0].Header.Get("Message-ID") == ids[1].Header.Get("Message-ID") {
 		t.Error("two mails have one id")
 	}
 }
@@ -293,7 +140,7 @@ func TestMailServersThatMisbehave(t *testing.T) {
 func TestRepliesOfMailServersAreBounded(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	certificate(t, folder)
+	exim.Certificate(t, folder)
 	pair, err := tls.LoadX509KeyPair(filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem"))
 	if err != nil {
 		t.Fatal(err)

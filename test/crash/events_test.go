@@ -91,14 +91,7 @@ func blockedEvents(t *testing.T, brokers []string, prefix string, events int) (l
 	to := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: partitions})
 	now := time.Now().Add(-time.Hour).UnixMilli()
 	for n := range events {
-		at := now + int64(n)
-		b := blocklist.Entry{Rule: "per-ip", Key: fmt.Sprintf("10.0.%d.%d", n/250%40, n%250), From: at - 10, Until: at + 600_000, Decided: at, Limit: "10/min", Count: 11, Level: 1, By: "weir"}
-		b.ID, b.Fields = blocklist.ID(b.Rule, b.Key, b.From, 1), map[string]string{"ip": b.Key}
-		line, err := blocklist.AppendEvent(nil, "blocked", at, &b)
-		if err != nil {
-			t.Fatal(err)
-		}
-		message := topic.Message{Partition: hit.Partition(b.Rule, []byte(b.Key), partitions), Value: line}
+		message := blockedEvent(t, fmt.Sprintf("10.0.%d.%d", n/250%40, n%250), now+int64(n), partitions)
 		messages := []topic.Message{message}
 		if n%10 == 0 {
 			messages = append(messages, message)
@@ -106,10 +99,22 @@ func blockedEvents(t *testing.T, brokers []string, prefix string, events int) (l
 		if err := to.Send(t.Context(), messages...); err != nil {
 			t.Fatal(err)
 		}
-		lines = append(lines, string(line))
+		lines = append(lines, string(message.Value))
 	}
 	if err := to.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return lines
+}
+
+// blockedEvent is the event of a block of an address that was decided at a time.
+func blockedEvent(t *testing.T, ip string, at int64, partitions int) topic.Message {
+	t.Helper()
+	b := blocklist.Entry{Rule: "per-ip", Key: ip, From: at - 10, Until: at + 600_000, Decided: at, Limit: "10/min", Count: 11, Level: 1, By: "weir"}
+	b.ID, b.Fields = blocklist.ID(b.Rule, b.Key, b.From, 1), map[string]string{"ip": b.Key}
+	line, err := blocklist.AppendEvent(nil, blocklist.EventBlocked, at, &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topic.Message{Partition: hit.Partition(b.Rule, []byte(b.Key), partitions), Value: line}
 }
