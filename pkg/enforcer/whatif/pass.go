@@ -73,8 +73,11 @@ func texts(limits []rule.Limit) []string {
 	return all
 }
 
-// partition counts the hits of a partition from the time of the question to an offset.
-func (p *pass) partition(ctx context.Context, number int, end int64) error {
+// errAnother is the error for a topic that is not the one whose ends are known: it was made again, or lost its end.
+var errAnother = errors.New("the hits were deleted while they were counted: ask again")
+
+// partition counts the hits of a partition from the time of the question to an offset, if the topic is still that one.
+func (p *pass) partition(ctx context.Context, number int, end int64, in topic.Identity) error {
 	p.positions, p.keys, p.bytes = hit.NewPositions(maxSources, p.config.Retention), map[string]*account{}, 0
 	p.hits, p.first, p.last, p.unread, p.otherRules = 0, 0, 0, 0, 0
 	begin, err := p.config.Log.OffsetAt(ctx, p.config.Topic, number, p.question.Since)
@@ -88,16 +91,23 @@ func (p *pass) partition(ctx context.Context, number int, end int64) error {
 		case errors.Is(err, topic.ErrTrimmed): // the oldest were deleted meanwhile
 			reader.SetNext(reader.Span().Start)
 			continue
-		case errors.Is(err, topic.ErrPastEnd): // the topic was made again
-			return nil
+		case errors.Is(err, topic.ErrPastEnd):
+			return errAnother
 		case err != nil:
 			return err
+		case len(records) == 0 && reader.Span().End < end && reader.Span() != topic.Span{}: // the rest would never come
+			return errAnother
 		}
 		if err := p.records(records, end); err != nil {
 			return err
 		}
 	}
-	return ctx.Err()
+
+	now, err := reader.Identity(ctx)
+	if err == nil && !now.Is(in) {
+		return errAnother
+	}
+	return err
 }
 
 // records counts some records.

@@ -12,7 +12,8 @@
 // at most Config.MaxBytes of memory (64 MiB), and are forgotten before the next partition; 20 keys are kept for the answer. When
 // Patience is over, or the keys of a partition take more memory, then the answer is of the partitions that were read
 // completely: keys are spread over partitions by a hash, so it is of a random part of them. ErrTooMuch is the answer
-// when no partition was read completely.
+// when no partition was read completely. The same holds when the topic was deleted, or made again, while it was read: the
+// rest of it is not counted, and a partition is complete only if the topic was still the same after it.
 //
 // Ask starts no goroutine and keeps nothing. It ends with its context.
 package whatif
@@ -80,6 +81,7 @@ type Answer struct {
 	Notes      []string  `json:"notes"`      // sentences on what the numbers do not say
 
 	unread, earlier int64
+	another         bool // the topic was made again before all of it was counted
 }
 
 // An Outcome is what one set of limits does.
@@ -135,6 +137,10 @@ func Ask(ctx context.Context, c Config, q Question) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	in, err := c.Log.Reader(c.Topic, 0, 0, 0).Identity(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking for the hits: %w", err)
+	}
 	spans, err := c.Log.Offsets(ctx, c.Topic)
 	if err != nil {
 		return nil, fmt.Errorf("asking for the hits: %w", err)
@@ -144,11 +150,11 @@ func Ask(ctx context.Context, c Config, q Question) (*Answer, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, Patience, ErrTooMuch)
 	defer cancel()
 	for number, span := range spans {
-		err := p.partition(limited, number, span.End)
+		err := p.partition(limited, number, span.End, in)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		if errors.Is(err, ErrTooMuch) || limited.Err() != nil {
+		if p.answer.another = errors.Is(err, errAnother); p.answer.another || errors.Is(err, ErrTooMuch) || limited.Err() != nil {
 			break
 		}
 		if err != nil {
@@ -156,7 +162,11 @@ func Ask(ctx context.Context, c Config, q Question) (*Answer, error) {
 		}
 		p.fold()
 	}
-	if p.answer.Read == 0 && len(spans) > 0 {
+	switch {
+	case p.answer.Read > 0 || len(spans) == 0:
+	case p.answer.another:
+		return nil, errAnother
+	default:
 		return nil, ErrTooMuch
 	}
 	p.answer.note(q)
@@ -166,7 +176,11 @@ func Ask(ctx context.Context, c Config, q Question) (*Answer, error) {
 // note adds what the numbers do not say.
 func (a *Answer) note(q Question) {
 	if a.Read < a.Partitions {
-		a.Notes = append(a.Notes, fmt.Sprintf("Only %d of %d partitions were counted, because of the time or memory that it takes: these numbers are of a random part of the keys.", a.Read, a.Partitions))
+		why := "because of the time or memory that it takes"
+		if a.another {
+			why = "because the hits were deleted meanwhile"
+		}
+		a.Notes = append(a.Notes, fmt.Sprintf("Only %d of %d partitions were counted, %s: these numbers are of a random part of the keys.", a.Read, a.Partitions, why))
 	}
 	if q.Rule.Count == rule.Served {
 		a.Notes = append(a.Notes, "The rule counts only requests that were not refused. Requests that it refused are missing here, so looser limits would refuse more than this.")
