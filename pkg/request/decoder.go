@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // A Decoder takes records out of a shipper's envelope and makes requests of them.
@@ -33,6 +34,7 @@ type Decoder struct {
 	joined *parts      // with the line that was read last, if it came in parts
 	otlp   *otlp
 	takes  *attemptParser // of records that are lines; nil for other formats
+	text   []byte         // of a line that is a string of JSON
 
 	record  string  // the last one
 	request Request // for DecodeEach
@@ -64,7 +66,7 @@ func decoderOf(envelope string, o Options, newParser func(Options) (Parser, erro
 		d.parser, _ = newParser(o)
 	}
 
-	if err := d.use(envelope); err != nil {
+	if err := d.use(envelope, o.Line); err != nil {
 		return nil, err
 	}
 
@@ -74,9 +76,21 @@ func decoderOf(envelope string, o Options, newParser func(Options) (Parser, erro
 	return d, nil
 }
 
-func (d *Decoder) use(envelope string) error {
+// use opens records in an envelope, whose line is at the path line; "" is where the shipper writes it.
+func (d *Decoder) use(envelope, line string) error {
+	if err := CheckLine(line, envelope); err != nil {
+		return err
+	}
 	switch envelope {
 	case "", "none":
+		if line != "" {
+			d.open, d.scan = d.openJSON, newJSONScan()
+			if d.fields != nil {
+				d.scan = d.fields.scan
+			}
+			d.useKeys(line, "")
+			return nil
+		}
 		d.open = d.openLine
 		d.stdout = false
 		if d.fields != nil {
@@ -90,6 +104,9 @@ func (d *Decoder) use(envelope string) error {
 		return nil
 	case "syslog":
 		d.open = d.openSyslog
+		return nil
+	case "quoted":
+		d.open = d.openQuoted
 		return nil
 	case "otlp":
 		d.open, d.otlp = d.openOTLP, newOTLP()
@@ -107,9 +124,30 @@ func (d *Decoder) use(envelope string) error {
 	} else if d.fields != nil {
 		d.scan = d.fields.scan
 	}
-	d.stream, d.source = d.scan.slot("stream"), d.scan.slot("source")
-	d.lines, d.times = d.scan.slots(shippers[i].lines), d.scan.slots(shippers[i].times)
+	if line == "" {
+		line = shippers[i].lines
+	}
+	d.useKeys(line, shippers[i].times)
 	return nil
+}
+
+// CheckLine returns the error of Options.Line with an envelope.
+func CheckLine(line, envelope string) error {
+	switch {
+	case line == "":
+		return nil
+	case slices.Contains([]string{"cri", "otlp", "quoted", "syslog"}, envelope):
+		return fmt.Errorf("line names a key in records of JSON, and records of the envelope %s have no such key", envelope)
+	case len(line) > maxPathBytes || strings.ContainsFunc(line, unicode.IsSpace) || slices.Contains(strings.Split(line, "."), ""):
+		return fmt.Errorf("%.100q is not a dotted path of keys", line)
+	}
+	return nil
+}
+
+// useKeys looks for the line, the envelope's time and the container's stream at their paths in records of JSON.
+func (d *Decoder) useKeys(lines, times string) {
+	d.stream, d.source = d.scan.slot("stream"), d.scan.slot("source")
+	d.lines, d.times = d.scan.slots(lines), d.scan.slots(times)
 }
 
 // Decode reads a record that contains one request. The errors are those of Parser.Parse: ErrNoRequest also for a part
@@ -133,8 +171,7 @@ func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
 		return
 	}
 	if d.otlp == nil {
-		each(&d.request, d.Decode(record, &d.request))
-		d.forgetLine()
+		d.eachLine(record, each)
 		return
 	}
 	d.request.Reset()
@@ -160,6 +197,7 @@ func (d *Decoder) begin(record string) bool {
 	}
 	if d.otlp != nil {
 		d.otlp.attributes = [3]string{}
+		d.otlp.forget()
 	}
 	return skipSpace(record, 0) < len(record)
 }

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,8 +27,8 @@ func Detect(sample []string, o Options) (Choice, error) { return Choose("auto", 
 // those that are given.
 //
 // Every format is tried in every envelope whose form at least half of the sample has, and the pair that reads most
-// requests is chosen. Among equals the first is chosen: envelopes in the order docker, cri, otlp, logstash, filebeat,
-// vector, fluentbit, none, syslog; within one, formats in the order of Presets, where the formats of lines come before
+// requests is chosen. Among equals the first is chosen: envelopes in the order docker, cri, quoted, otlp, logstash, filebeat,
+// vector, syslog-ng, fluentbit, none, syslog; within one, formats in the order of Presets, where the formats of lines come before
 // those of JSON, since the time in a line is the server's own. Formats with a tail, which read the lines of many
 // others, are chosen only when no other format reads more than half. When no pair does, the error names the nearest
 // ones and shows a masked line that could not be read. It is ErrNoRequest (errors.Is) when the sample has no line that
@@ -212,6 +213,9 @@ func unknown(trials []trial) error {
 
 	if best.lines == 0 {
 		return fmt.Errorf("no line shows which format it is: %w", ErrNoRequest)
+	}
+	if why := senderFault(best.unread); why != "" && best.envelope == "none" {
+		return errors.New(why)
 	}
 	nearest := nearestOf(trials)
 	text := "none"

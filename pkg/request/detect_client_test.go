@@ -223,6 +223,7 @@ func TestSyslogInFiles(t *testing.T) {
 		`<190>1 2026-09-15T16:13:46+02:00 web1 nginx 2869 - [x@1 a="\]"] `, // RFC 5424
 		"web1 nginx: ",
 		"Sep 15 16:13:46 web1 nginx:  ",                  // what a relay received with one space too many
+		"2026-09-15T16:13:46+02:00 web1 ",                // syslog-ng, of a file that it reads without program-override
 		"<190>1 2026-09-15T16:13:46Z web1 nginx - - -  ", // RSYSLOG_SyslogProtocol23Format at a relay: " -" for no element, and the space behind the tag
 	} {
 		line := header + "203.0.113.7" + combinedRest
@@ -238,7 +239,7 @@ func TestSyslogInFiles(t *testing.T) {
 	}
 	// A client cannot add a syslog header to a line without one.
 	for _, line := range []string{"203.0.113.7" + combinedRest, `203.0.113.7 - x: [17/Apr/2018:06:25:06 +0000] "GET / HTTP/1.1" 200 5`, "shop.example 2001:db8:: - - [", `{"a": "b c: "} x`,
-		"Sep 15 16:13:46 web1 203.0.113.7 - nginx: [17/Apr/2018", "", " ", "a", "Sep 15 16:13:46", "Tue 2026-09-15", "Tue 2026-09-15 16:13:46xyz"} {
+		"", " ", "a", "Sep 15 16:13:46", "Tue 2026-09-15", "Tue 2026-09-15 16:13:46xyz"} {
 		if message, ok := cutSyslogLine(line); ok {
 			t.Errorf("%q has the message %q", line, message)
 		}

@@ -17,12 +17,13 @@ var shippers = []shipper{
 	{"filebeat", "@timestamp @metadata.beat|agent.type|agent.ephemeral_id|beat.name|log.file.path|log.offset|fileset.name",
 		"message event.original", "@timestamp"},
 	{"vector", "source_type", "message", "timestamp"},
+	{"syslog-ng", "MESSAGE PROGRAM|HOST|HOST_FROM|SOURCE|ISODATE|FACILITY", "MESSAGE", "ISODATE"},
 	{"fluentbit", "@timestamp|date|time|timestamp log|message", "log message", "@timestamp date time timestamp"},
 }
 
 // Envelopes are the names of the envelopes that NewDecoder knows, except auto.
 func Envelopes() []string {
-	names := []string{"none", "cri", "otlp", "syslog"}
+	names := []string{"none", "cri", "otlp", "quoted", "syslog"}
 	for _, s := range shippers {
 		names = append(names, s.name)
 	}

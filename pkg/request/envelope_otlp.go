@@ -1,5 +1,10 @@
 package request
 
+import (
+	"encoding/base64"
+	"slices"
+)
+
 // An otlp walks OTLP's logs in JSON: resourceLogs[].scopeLogs[].logRecords[]. Each level is read by a scan of its own,
 // whose slots are the constants below.
 type otlp struct {
@@ -7,6 +12,9 @@ type otlp struct {
 
 	attributes [3]string // of the last log record, its scope and its resource, as they stand in the text
 	found      *jsonScan // the values asked for
+	wire       otlpWire
+	body       []byte // of bytes
+	bytes      jsonValue
 }
 
 // otlpStream is the attribute with a container's stream.
@@ -26,6 +34,7 @@ const (
 	recordLine       = 2
 	recordMap        = 3
 	recordAttributes = 4
+	recordBytes      = 5
 
 	pairKey   = 0
 	pairValue = 1
@@ -40,10 +49,19 @@ func newOTLP() *otlp {
 		root:     scanOf("resourceLogs"),
 		resource: scanOf("scopeLogs resource.attributes"),
 		scope:    scanOf("logRecords scope.attributes"),
-		record:   scanOf("timeUnixNano observedTimeUnixNano body.stringValue body.kvlistValue.values attributes"),
+		record:   scanOf("timeUnixNano observedTimeUnixNano body.stringValue body.kvlistValue.values attributes body.bytesValue"),
 		pair:     scanOf("key value"),
 		value:    scanOf("kvlistValue.values arrayValue.values stringValue intValue doubleValue boolValue"),
 		found:    scanOf("value"),
+	}
+}
+
+// forget gives up memory that a long record needed.
+func (o *otlp) forget() {
+	for _, b := range []*[]byte{&o.body, &o.wire.resource, &o.wire.scope, &o.wire.pairs, &o.wire.log} {
+		if cap(*b) > maxKeptLog {
+			*b = nil
+		}
 	}
 }
 
@@ -57,6 +75,10 @@ func scanOf(paths string) *jsonScan {
 func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)) {
 	o := d.otlp
 	if !o.root.read(record) {
+		if isOTLP(record) {
+			d.eachWire(record, r, each)
+			return
+		}
 		each(r, errJSON)
 		return
 	}
@@ -91,7 +113,9 @@ func (d *Decoder) eachLog(scope string, r *Request, each func(*Request, error)) 
 // fields.
 func (d *Decoder) openLog(log string, r *Request) error {
 	o := d.otlp
-	o.record.read(log)
+	if !o.record.read(log) { // only what was protobuf can be longer as JSON
+		return errLong
+	}
 	o.attributes[0] = o.record.list(recordAttributes)
 
 	// Values that were found in the record before are forgotten.
@@ -99,7 +123,7 @@ func (d *Decoder) openLog(log string, r *Request) error {
 	if stream, _ := o.attribute(otlpStream); d.stdout && stream == "stderr" {
 		return errStderr
 	}
-	line, ok := o.record.get(recordLine)
+	line, ok := o.line()
 	if d.fields != nil && (!ok || !beginsObject(line.raw)) {
 		into := d.fields.scan
 		into.begin()
@@ -112,6 +136,22 @@ func (d *Decoder) openLog(log string, r *Request) error {
 		return errEnvelope
 	}
 	return d.timed(d.parser.Parse(o.record.textOf(line), r), r)
+}
+
+// line is the text of the last log record's body, also where that is bytes.
+func (o *otlp) line() (*jsonValue, bool) {
+	line, ok := o.record.get(recordLine)
+	if bytes, is := o.record.get(recordBytes); is && !ok && bytes.kind == jsonString {
+		text := wireOf(o.record.textOf(bytes))
+		var err error
+		o.body = slices.Grow(o.body[:0], len(text))
+		if o.body, err = base64.StdEncoding.AppendDecode(o.body, text); err != nil {
+			return nil, false
+		}
+		o.bytes = jsonValue{raw: Text(o.body), kind: jsonString, record: o.record.record}
+		return &o.bytes, true
+	}
+	return line, ok
 }
 
 // pairs puts [{"key": …, "value": …}, …] under a node of another scan.

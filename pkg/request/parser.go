@@ -25,6 +25,7 @@ type Options struct {
 	Zone   *time.Location    // of times without a zone; nil is UTC
 	Fields map[string]string // our name of a field → the format's own name of it (user: http_x_user; in JSON user: jwt.sub)
 	Header string            // the header that fills Forwarded, in any case; empty is X-Forwarded-For
+	Line   string            // the key of the line in records of JSON, dotted; empty is the envelope's own
 	Stderr bool              // also read a container's standard error where it could have lines that a client wrote
 
 	forgeable bool // also make formats that a client can forge: only to detect them

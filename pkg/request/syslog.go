@@ -134,7 +134,7 @@ func beginsWithSyslogTime(s string) bool {
 
 // cutSyslogLine removes the header that syslog daemons and journalctl write to files: priority, time, host and tag.
 // Only the tag is required, and before it a time or a host. The tag decides, so that no text of a request can be
-// mistaken for a header.
+// mistaken for a header. Without a tag, time and host must stand before a client's address or an object.
 func cutSyslogLine(line string) (message string, ok bool) {
 	rest := line
 	if strings.HasPrefix(rest, "<") {
@@ -153,6 +153,9 @@ func cutSyslogLine(line string) (message string, ok bool) {
 
 	// Behind a time a host may stand before the tag; without a time it must. Quotes and braces begin a request.
 	for words := 0; words < 2; words++ {
+		if size > 0 && words == 1 && beginsRequest(rest) {
+			return rest, true
+		}
 		end := strings.IndexByte(rest, ' ')
 		if end <= 0 || rest[0] == '"' || rest[0] == '{' {
 			return "", false
@@ -165,6 +168,20 @@ func cutSyslogLine(line string) (message string, ok bool) {
 	}
 
 	return "", false
+}
+
+// beginsRequest reports whether the text behind time and host is the message: syslog-ng writes no tag for a file that it
+// reads without one.
+func beginsRequest(rest string) bool {
+	if strings.HasPrefix(rest, "{") {
+		return true
+	}
+	word, _, _ := strings.Cut(rest, " ")
+	if word == "" || strings.Trim(word, "0123456789abcdefABCDEF.:") != "" { // an error would be allocated
+		return false
+	}
+	_, err := netip.ParseAddr(word)
+	return err == nil
 }
 
 // isSyslogTag reports whether a word is the name of a program, perhaps with its process, and a colon: nginx[2869]:

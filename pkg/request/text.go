@@ -7,3 +7,6 @@ import "unsafe"
 func Text(b []byte) string {
 	return unsafe.String(unsafe.SliceData(b), len(b))
 }
+
+// wireOf is the bytes of a record, which are only read.
+func wireOf(record string) []byte { return unsafe.Slice(unsafe.StringData(record), len(record)) }

@@ -110,6 +110,9 @@ func candidates(envelope, format string, sample []string, o Options) (pairs []tr
 	if envelope == "auto" {
 		envelopes = envelopesOf(sample)
 	}
+	if envelope == "auto" && o.Line != "" {
+		envelopes = []string{"none"} // the user has named where the line is
+	}
 
 	tried := []preset{{name: format, parser: func(o Options) (Parser, error) { return NewParser(format, o) }}}
 	if format == "auto" {
@@ -150,7 +153,7 @@ func formatsFor(o Options) []preset {
 // envelopesOf are the envelopes whose form at least half of the sample has, and none, before syslog: a format that reads
 // syslog's header by itself needs no envelope.
 func envelopesOf(sample []string) []string {
-	form := []shipper{{name: "cri"}, {name: "otlp", form: "resourceLogs"}}
+	form := []shipper{{name: "cri"}, {name: "quoted"}, {name: "otlp", form: "resourceLogs"}}
 
 	// Docker's records also have the form of Fluent Bit's, so the more specific forms come first.
 	form = slices.Concat(shippers[:1], form, shippers[1:], []shipper{{name: "syslog"}})
@@ -178,17 +181,25 @@ func envelopesOf(sample []string) []string {
 
 // matches is 1 when a record has the shipper's typical fields, else 0.
 func (s shipper) matches(record string) int {
+	line, _ := firstLine(record)
 	switch s.name {
 	case "cri":
-		_, _, _, _, ok := cutCRI(record)
+		_, _, _, _, ok := cutCRI(line)
+		return oneIf(ok)
+	case "quoted":
+		_, _, ok := cutString(line)
 		return oneIf(ok)
 	case "syslog":
-		_, ok := cutSyslogLine(record)
+		_, ok := cutSyslogLine(line)
 		return oneIf(ok)
 	}
+
 	scan := newJSONScan()
 	needs := scan.needs(s.form)
-	return oneIf(scan.read(record) && scan.meets(needs))
+	if scan.read(record) || scan.read(line) {
+		return oneIf(scan.meets(needs))
+	}
+	return oneIf(s.name == "otlp" && isOTLP(record))
 }
 
 func oneIf(ok bool) int {

@@ -7,6 +7,7 @@ package real
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -36,4 +37,17 @@ func Long(t testing.TB) {
 	if os.Getenv("WEIR_LONG") == "" {
 		t.Skip("it takes long: make long runs it")
 	}
+}
+
+// Edge returns the path of a program that .ci/run puts into one of the folders of WEIR_EDGES, because no package installs
+// it next to the others.
+func Edge(t testing.TB, name string) string {
+	t.Helper()
+	for _, folder := range filepath.SplitList(os.Getenv("WEIR_EDGES")) {
+		if path, err := exec.LookPath(filepath.Join(folder, name)); err == nil {
+			return path
+		}
+	}
+	Missing(t, name+" is missing in the folders of WEIR_EDGES: .ci/run has the command that installs it")
+	return ""
 }

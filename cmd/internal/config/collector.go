@@ -113,9 +113,11 @@ type Source struct {
 
 	// Name is the source's name in metrics. Default: its kind and a number.
 	Name string `yaml:"name"`
-	// Envelope is the format around each line: none, filebeat, fluentbit, vector, logstash, otlp, docker, cri, or auto,
-	// which detects it. Default: auto.
+	// Envelope is the format around each line: none, filebeat, fluentbit, vector, logstash, otlp, docker, cri, quoted,
+	// syslog, syslog-ng, or auto, which detects it. Default: auto.
 	Envelope string `yaml:"envelope"`
+	// Line is the key of the line in records of JSON, where no envelope has it: payload.text. Default: the envelope's own.
+	Line string `yaml:"line"`
 	// Format is a preset's name, an nginx log_format or Apache LogFormat string, json, or auto, which detects it.
 	// Default: auto.
 	Format string `yaml:"format"`

@@ -17,7 +17,7 @@ import (
 
 // checkReading checks the settings for reading lines.
 func (s *Source) checkReading(v yamlfile.Value) {
-	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields}
+	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields, Line: s.Line}
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, s.Envelope) {
 		v.Key("envelope").Faultf(nearest.Suggest(s.Envelope, known, "write one of "), "the envelope %q is not known", s.Envelope)
 	}
@@ -26,6 +26,10 @@ func (s *Source) checkReading(v yamlfile.Value) {
 		if _, err := request.NewParser(s.Format, options); err != nil {
 			v.Key("format").Fault(err)
 		}
+	}
+
+	if problem := request.CheckLine(s.Line, s.Envelope); problem != nil {
+		v.Key("line").Faultf("write it as payload.text", "%s", problem)
 	}
 
 	if s.Only == "" {

@@ -159,7 +159,7 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 func (r *RunningCollector) source(p *Process, s *config.Source) (collector.SourceConfig, error) {
 	of := collector.SourceConfig{IntakeConfig: pipeline.IntakeConfig{
 		Name: s.Name, Envelope: s.Envelope, Format: s.Format, Late: time.Duration(s.Late),
-		Options: request.Options{Zone: s.Zone.Location, Fields: s.Fields, Header: p.Config.Client.Header, Stderr: s.NamesStream()},
+		Options: request.Options{Zone: s.Zone.Location, Fields: s.Fields, Line: s.Line, Header: p.Config.Client.Header, Stderr: s.NamesStream()},
 	}}
 
 	var err error

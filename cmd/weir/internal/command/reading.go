@@ -17,8 +17,8 @@ import (
 
 // A Reading contains the flags that select how lines are read. Envelope and Format are names, or auto.
 type Reading struct {
-	Envelope, Format, zone, header string
-	fields, proxies                []string
+	Envelope, Format, zone, header, line string
+	fields, proxies                      []string
 }
 
 // Add adds all flags to a command.
@@ -34,6 +34,7 @@ func (f *Reading) AddFormat(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.Format, "format", "auto", "read lines as `FORMAT`: a preset, a log_format or LogFormat string, or auto")
 	flags.StringVar(&f.Envelope, "envelope", "auto", "unwrap each line from a log shipper's `ENVELOPE`: none, docker, cri, filebeat, ..., or auto")
+	flags.StringVar(&f.line, "line", "", "find the line at `KEY` in records of JSON: payload.text")
 	flags.StringVar(&f.zone, "zone", "UTC", "read times without a zone in `ZONE`: Europe/Berlin")
 	flags.StringArrayVar(&f.fields, "field", nil, "read a field from the log's, `OURS=THEIRS`: user=http_x_user, in JSON user=jwt.sub; may be repeated")
 	Complete(c, "format", append([]string{"auto"}, request.Presets()...))
@@ -48,7 +49,7 @@ func (f *Reading) Options() (request.Options, error) {
 		problems = append(problems, exit.Wrongf("--zone: %w", err))
 	}
 
-	o := request.Options{Zone: zone, Header: f.header, Fields: map[string]string{}}
+	o := request.Options{Zone: zone, Header: f.header, Line: f.line, Fields: map[string]string{}}
 	for _, field := range f.fields {
 		ours, theirs, _ := strings.Cut(field, "=")
 		if ours == "" || theirs == "" {
@@ -65,6 +66,9 @@ func (f *Reading) Options() (request.Options, error) {
 
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, f.Envelope) {
 		problems = append(problems, exit.Wrongf("--envelope: %q is not known; %s", f.Envelope, nearest.Suggest(f.Envelope, known, "write one of ")))
+	}
+	if err := request.CheckLine(f.line, f.Envelope); err != nil {
+		problems = append(problems, exit.Wrongf("--line: %w; write it as payload.text", err))
 	}
 	return o, errors.Join(problems...)
 }

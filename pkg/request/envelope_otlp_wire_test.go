@@ -1,0 +1,192 @@
+package request
+
+import (
+	"strings"
+	"testing"
+
+	common "go.opentelemetry.io/proto/otlp/common/v1"
+	logs "go.opentelemetry.io/proto/otlp/logs/v1"
+	resource "go.opentelemetry.io/proto/otlp/resource/v1"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+func text(s string) *common.AnyValue {
+	return &common.AnyValue{Value: &common.AnyValue_StringValue{StringValue: s}}
+}
+
+func number(n int64) *common.AnyValue {
+	return &common.AnyValue{Value: &common.AnyValue_IntValue{IntValue: n}}
+}
+
+func bytesOf(s string) *common.AnyValue {
+	return &common.AnyValue{Value: &common.AnyValue_BytesValue{BytesValue: []byte(s)}}
+}
+
+func list(values ...*common.AnyValue) *common.AnyValue {
+	return &common.AnyValue{Value: &common.AnyValue_ArrayValue{ArrayValue: &common.ArrayValue{Values: values}}}
+}
+
+func attributes(values ...*common.KeyValue) *common.AnyValue {
+	return &common.AnyValue{Value: &common.AnyValue_KvlistValue{KvlistValue: &common.KeyValueList{Values: values}}}
+}
+
+func attribute(key string, value *common.AnyValue) *common.KeyValue {
+	return &common.KeyValue{Key: key, Value: value}
+}
+
+// shippedLogs are logs as an OpenTelemetry collector sends them.
+func shippedLogs() *logs.LogsData {
+	lines := []*logs.LogRecord{
+		{TimeUnixNano: 1772360130000000000, ObservedTimeUnixNano: 1772366400000000000, Body: text(aliceLine), Attributes: []*common.KeyValue{attribute("log.file.name", text(`a"b\c`+"\n"))}},
+		{ObservedTimeUnixNano: 1772366400000000000, Body: bytesOf(aliceLine), SeverityNumber: 9, SeverityText: "INFO", TraceId: []byte("0123456789abcdef"), Flags: 1},
+		{Body: text("garbage")},
+		{Body: text("")},
+		{},
+	}
+	fields := []*logs.LogRecord{
+		{TimeUnixNano: 1772360130123456789, Attributes: []*common.KeyValue{
+			attribute("client.address", text("203.0.113.7")), attribute("http.request.method", text("GET")), attribute("url.path", text("/api/items")),
+			attribute("http.response.status_code", number(200)), attribute("took", &common.AnyValue{Value: &common.AnyValue_DoubleValue{DoubleValue: 0.25}}),
+			attribute("http.request.header.x-forwarded-for", list(text("198.51.100.1"), text("10.0.0.1"))), attribute("nothing", nil), attribute("", text("x")),
+			attribute("raw", bytesOf("\xff\x00")),
+			attribute("ok", &common.AnyValue{Value: &common.AnyValue_BoolValue{BoolValue: true}}),
+		}},
+		{ObservedTimeUnixNano: 1772366400000000000, Body: attributes(attribute("source", attributes(attribute("ip", text("198.51.100.9")))), attribute("url", attributes(attribute("path", text("/login")))))},
+	}
+	return &logs.LogsData{ResourceLogs: []*logs.ResourceLogs{
+		{
+			Resource:  &resource.Resource{Attributes: []*common.KeyValue{attribute("service.name", text("nginx")), attribute("k8s.pod.name", text("web-1"))}},
+			SchemaUrl: "https://opentelemetry.io/schemas/1.9.0",
+			ScopeLogs: []*logs.ScopeLogs{{Scope: &common.InstrumentationScope{Name: "otelcol", Version: "1", Attributes: []*common.KeyValue{attribute("scope.note", text("s"))}}, LogRecords: lines}, {}},
+		},
+		{ScopeLogs: []*logs.ScopeLogs{{LogRecords: fields}}},
+	}}
+}
+
+// readsOTLP describes the requests of a record of logs.
+func readsOTLP(t testing.TB, format, record string) string {
+	t.Helper()
+	d := newDecoder(t, "otlp", format, Options{})
+	var all strings.Builder
+	d.DecodeEach(record, func(r *Request, err error) {
+		all.WriteString(describe(r, err))
+		for _, name := range []string{"service.name", "k8s.pod.name", "scope.note", "log.file.name", "raw", "client.address"} {
+			value, ok := d.Envelope(name)
+			if ok {
+				all.WriteString(name + "=" + value + "\n")
+			}
+		}
+	})
+	return all.String()
+}
+
+// TestOTLPInProtobuf: both encodings give the same requests.
+func TestOTLPInProtobuf(t *testing.T) {
+	data := shippedLogs()
+	wire, err := proto.Marshal(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := protojson.Marshal(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"combined", "ecs", "json"} {
+		got, want := readsOTLP(t, format, string(wire)), readsOTLP(t, format, string(text))
+		if got != want {
+			t.Errorf("%s: protobuf gives\n%s\nJSON gives\n%s", format, got, want)
+		}
+	}
+	if got := readsOTLP(t, "combined", string(wire)); strings.Count(got, "alice") != 2 || !strings.Contains(got, "service.name=nginx") || !strings.Contains(got, "scope.note=s") {
+		t.Error(got)
+	}
+	if got := readsOTLP(t, "ecs", string(wire)); !strings.Contains(got, "203.0.113.7") || !strings.Contains(got, "198.51.100.9") {
+		t.Error(got)
+	}
+
+	data.ResourceLogs[0].ScopeLogs[0].LogRecords = data.ResourceLogs[0].ScopeLogs[0].LogRecords[:2]
+	for i, format := range []string{"combined", "ecs"} {
+		sample, err := proto.Marshal(&logs.LogsData{ResourceLogs: data.ResourceLogs[i : i+1]})
+		choice, unknown := Detect([]string{string(sample), string(sample)}, Options{})
+		if err != nil || unknown != nil || choice.Envelope != "otlp" || choice.Format != format {
+			t.Errorf("chose %s, %v", choice, unknown)
+		}
+	}
+	d := newDecoder(t, "otlp", "combined", Options{})
+	count := func(*Request, error) {}
+	if n := testing.AllocsPerRun(100, func() { d.DecodeEach(string(wire), count) }); n > 1 { // the conversion to a string
+		t.Errorf("%v allocations", n)
+	}
+	for cut := range len(wire) - 1 {
+		if CheckOTLP(wire[:cut+1]) && proto.Unmarshal(wire[:cut+1], new(logs.LogsData)) != nil {
+			t.Errorf("%d bytes are damaged, and accepted", cut+1)
+		}
+	}
+}
+
+// TestDeepOTLP: what is nested too deeply is left out, and the rest is read.
+func TestDeepOTLP(t *testing.T) {
+	deep := text("x")
+	for range 200 {
+		deep = attributes(attribute("a", list(deep)))
+	}
+	wire, err := proto.Marshal(&logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{ScopeLogs: []*logs.ScopeLogs{{LogRecords: []*logs.LogRecord{
+		{Attributes: []*common.KeyValue{attribute("deep", deep)}, Body: text(aliceLine)}, {Body: text(aliceLine)},
+	}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := eachOf(t, "otlp", "combined", Options{}, string(wire)); len(got) != 2 || got[0] != "203.0.113.7" {
+		t.Error(got)
+	}
+}
+
+// FuzzOTLPWire: no input panics, and what protobuf's own library reads gives the same requests as the JSON that it
+// writes.
+func FuzzOTLPWire(f *testing.F) {
+	wire, _ := proto.Marshal(shippedLogs())
+	f.Add(wire)
+	f.Add([]byte("\x0a\x00"))
+	f.Add([]byte("\n{\x0a\x02\x0a\x00"))
+	f.Fuzz(func(t *testing.T, record []byte) {
+		var data logs.LogsData
+		fault := proto.Unmarshal(record, &data)
+		for _, format := range []string{"combined", "ecs"} {
+			got := readsOTLP(t, format, string(record))
+			if fault != nil || !isOTLP(string(record)) || hasMerged(&data, record) {
+				continue
+			}
+			text, err := protojson.Marshal(&data)
+			if err != nil {
+				continue
+			}
+			if want := readsOTLP(t, format, string(text)); got != want && !strings.Contains(string(text), `"doubleValue"`) && depthOf(&data) < 5 {
+				t.Fatalf("%s: protobuf gives\n%s\nJSON gives\n%s", format, got, want)
+			}
+		}
+	})
+}
+
+// hasMerged reports whether the library would write the message in another way: it merges messages that are there
+// twice, of which we take the last.
+func hasMerged(data *logs.LogsData, record []byte) bool {
+	again, err := proto.MarshalOptions{Deterministic: true}.Marshal(data)
+	return err != nil || len(again) != len(record)
+}
+
+// depthOf is how deep the values of the logs are nested.
+func depthOf(data *logs.LogsData) int {
+	text := protojson.Format(data)
+	deepest, depth := 0, 0
+	for _, c := range text {
+		switch c {
+		case '{', '[':
+			depth++
+			deepest = max(deepest, depth)
+		case '}', ']':
+			depth--
+		}
+	}
+	return deepest / 10
+}
