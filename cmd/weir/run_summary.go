@@ -16,6 +16,7 @@ import (
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
 	"weir/internal/duration"
+	"weir/internal/uncounted"
 	"weir/pkg/collector"
 	"weir/pkg/rule"
 )
@@ -106,7 +107,11 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 		}
 		if s.Error != "" {
 			fmt.Fprintf(b, "           %s\n", s.Error)
-		} else if len(s.Logs) == 0 && s.Read == nil {
+		}
+		for _, file := range s.Missing {
+			fmt.Fprintf(b, "           nothing is read of %s: it %s\n", output.Printable(file), uncounted.Missing(file))
+		}
+		if s.Error == "" && len(s.Missing) == 0 && len(s.Logs) == 0 && s.Read == nil {
 			fmt.Fprintf(b, "           nothing yet in %s\n", t.place(s.Name))
 		}
 	}

@@ -4,6 +4,7 @@ package uncounted
 import (
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Words describe the reasons of weir_collector_uncounted_total.
@@ -17,6 +18,14 @@ var Words = map[string]string{
 
 // intended are the reasons for which rules or the configuration leave requests out on purpose.
 var intended = []string{"allowed", "cost", "filtered", "key", "match", "refused", "start"}
+
+// Missing describes why nothing is read of a file of a source, which is a path or a pattern.
+func Missing(file string) string {
+	if strings.ContainsAny(file, `*?[\`) {
+		return "matches no file"
+	}
+	return "does not exist"
+}
 
 // Lost returns how many requests of a source could not be read or judged, with their reasons, and without those that are
 // left out on purpose. When no request counts at all it returns all of them, whatever the reasons: then the rules do not

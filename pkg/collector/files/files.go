@@ -50,6 +50,7 @@ type source struct {
 	running  sync.WaitGroup
 	barred   barredFiles
 	read     readFiles
+	missing  missingFiles
 	ends     ends
 	finding  *pace.Member         // others wait for it until it has found its files
 	began    map[string]beginning // by pattern
@@ -71,6 +72,7 @@ func (f *source) Status() pipeline.SourceStatus {
 	status.CaughtUp = status.CaughtUp && f.barred.none()
 	f.ends.add(&status)
 	status.Read = f.read.status()
+	status.Missing = f.missing.of(f.config.Patterns, &status)
 	if fault := f.barred.lasting(); fault != nil && status.Error != "" {
 		status.Error += "; " + fault.Error()
 	} else if fault != nil {
@@ -229,14 +231,17 @@ func (f *source) notified(event fsnotify.Event) (unknown bool) {
 // discover finds the files of the patterns, and starts a family for each that has none.
 func (f *source) discover(ctx context.Context, starting bool) {
 	folders := map[string]error{}
-	defer func() { f.barred.set("", folders) }()
+	empty := map[string]bool{}
+	defer func() { f.barred.set("", folders); f.missing.set(empty) }()
 	for _, pattern := range f.config.Patterns {
 		folder := filepath.Dir(pattern)
 		f.watch(folder)
 		if err := listable(folder); err != nil {
 			folders[folder] = fmt.Errorf("looking for %s: %w", pattern, err)
 		}
-		for _, path := range f.matches(pattern) {
+		paths := f.matches(pattern)
+		empty[pattern] = len(paths) == 0
+		for _, path := range paths {
 			if f.families[path] == nil && len(f.families) < maxStarted && ctx.Err() == nil {
 				f.start(ctx, path, pattern, starting)
 			}

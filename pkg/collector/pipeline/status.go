@@ -8,8 +8,9 @@ type SourceStatus struct {
 	Kind     string      `json:"kind"`             // file, kafka, http, syslog
 	Format   string      `json:"format,omitempty"` // the form of the records, and why it was chosen
 	Logs     []LogStatus `json:"logs"`
-	Read     *ReadFiles  `json:"read,omitempty"` // of files: those that were read to their end and closed
-	CaughtUp bool        `json:"caught_up"`      // nothing waits to be read or sent
+	Read     *ReadFiles  `json:"read,omitempty"`    // of files: those that were read to their end and closed
+	Missing  []string    `json:"missing,omitempty"` // of files: paths that do not exist, and patterns that match no file
+	CaughtUp bool        `json:"caught_up"`         // nothing waits to be read or sent
 	// Requests are those read since the start, and Uncounted those of them that gave no hit, by why.
 	Requests  int64            `json:"requests"`
 	Uncounted map[string]int64 `json:"uncounted,omitempty"`

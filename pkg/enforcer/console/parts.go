@@ -49,8 +49,9 @@ type sourceView struct {
 	Lag                string
 	Trouble            string
 
-	lost   bool   // some do not count that should
-	Unread string // why there are no requests
+	lost    bool     // some do not count that should
+	Unread  string   // why there are no requests
+	Missing []string // files that do not exist
 }
 
 // flight is how old the newest request of a log is at most that is read as it grows.
@@ -105,6 +106,7 @@ func (p *partView) collector(body []byte, now time.Time) error {
 		Error    string
 		Sources  []struct {
 			Source, Kind, Format, Error string
+			Missing                     []string
 			Requests                    int64
 			Uncounted                   map[string]int64
 			Logs                        []struct {
@@ -154,8 +156,13 @@ func (p *partView) collector(body []byte, now time.Time) error {
 		if lag > 0 {
 			one.Lag = grouped(int(lag))
 		}
+		for _, file := range s.Missing {
+			one.Missing = append(one.Missing, keytext.Shown(file)+" "+uncounted.Missing(file))
+		}
 		switch {
 		case s.Requests > 0:
+		case len(one.Missing) > 0:
+			one.Unread, one.Missing = strings.Join(one.Missing, "; "), nil
 		case s.Kind == "file" && len(s.Logs) == 0:
 			one.Unread = "no file to read: none matches, or it may not be opened"
 		default:
@@ -262,7 +269,7 @@ func (s *partsView) sum() {
 			if source.Unread != "" && source.Trouble == "" {
 				unread = append(unread, source.Name)
 			}
-			if source.lost || source.Trouble != "" {
+			if source.lost || source.Trouble != "" || len(source.Missing) > 0 {
 				lost++
 			}
 		}

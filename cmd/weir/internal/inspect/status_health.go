@@ -115,11 +115,15 @@ func pausedText(rules []string) string {
 	return strings.ReplaceAll(strings.Join(rules, ", "), "*", "all rules")
 }
 
-// uncounted describes the requests that could not be read or judged, with the reasons; empty when there are none.
+// uncounted describes the requests that could not be read or judged, and the files that do not exist, with the reasons;
+// empty when there are none.
 func (s *status) uncounted() string {
 	var texts []string
 	for i := range s.Parts {
 		for _, source := range s.Parts[i].sources() {
+			for _, file := range source.Missing {
+				texts = append(texts, fmt.Sprintf("none of %s (%s), which %s", output.Printable(file), output.Printable(source.Source), uncounted.Missing(file)))
+			}
 			lost, of := uncounted.Lost(source.Requests, source.Uncounted)
 			if lost > 0 {
 				texts = append(texts, fmt.Sprintf("%s of %s of %s: %s", output.Grouped(int(lost)), output.Counted(int(source.Requests), "request"),

@@ -8,6 +8,7 @@ import (
 
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
+	"weir/internal/uncounted"
 )
 
 // ownRows returns the rows that describe a part's status. Fields that are not known here are shown only by --json.
@@ -142,6 +143,7 @@ const aheadLately = 10 * time.Minute
 // A sourceState is a source of a collector, as its status has it.
 type sourceState struct {
 	Source, Kind, Format, Error string
+	Missing                     []string
 	Requests                    int64
 	Uncounted                   map[string]int64
 	Logs                        []struct {
@@ -204,6 +206,9 @@ func (p *partStatus) sourceRows() []string {
 			rows = append(rows, fmt.Sprintf("  %s\t%s\t\t%s", s.Source, log.Log, state))
 		}
 		rows = append(rows, s.readRows()...)
+		for _, file := range s.Missing {
+			rows = append(rows, fmt.Sprintf("  %s\t%s\t\tnothing is read: it %s", s.Source, output.Printable(file), uncounted.Missing(file)))
+		}
 
 		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
