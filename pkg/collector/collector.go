@@ -1,6 +1,6 @@
 // Package collector reads requests from their sources and sends the hits that the rules count to Kafka, exactly once.
 //
-// A source (files, topics, an HTTP or a syslog listener) brings the records of its logs. Each log has a stream, which
+// A source (files, topics, streams of other servers, an HTTP or a syslog listener) brings the records of its logs. Each log has a stream, which
 // parses the records, judges them by the rules, packs the hits into one batch per partition, and cuts. A cut is the
 // part of the log between two positions and the batches made from it. The journal notes a cut before the stream sends
 // it, and sends the noted bytes again after a crash; a sink with notes takes the position in one write with the hits. The aggregator skips batches that it has already counted
@@ -37,6 +37,7 @@ import (
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/listeners"
+	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/topics"
@@ -52,6 +53,7 @@ type Collector struct {
 	cuts     *pipeline.KeptCuts
 	known    *files.Logs
 	logs     *topics.Logs
+	kept     *ordered.Kept
 	intakes  []*pipeline.Intake
 
 	mu      sync.Mutex // guards the elements of sources, by intake
@@ -74,7 +76,7 @@ func Open(config Config) (*Collector, error) {
 	}
 
 	cuts := pipeline.NewKeptCuts(p, j, config.Logger)
-	c := &Collector{config: config, pipeline: p, journal: j, cuts: cuts, known: files.NewLogs(p, j, cuts), logs: topics.NewLogs(j, cuts)}
+	c := &Collector{config: config, pipeline: p, journal: j, cuts: cuts, known: files.NewLogs(p, j, cuts), logs: topics.NewLogs(j, cuts), kept: ordered.NewKept(j, cuts)}
 	c.Reload(config.Rules, config.Client) // the rules are stored before any cut is made by them
 	if err := c.openSources(); err != nil {
 		return nil, errors.Join(err, c.Close())
@@ -110,12 +112,14 @@ func (c *Collector) open(in *pipeline.Intake, config *SourceConfig) (pipeline.So
 		return topics.NewAlone(in, c.logs, *config.Kafka)
 	case config.Kafka != nil:
 		return topics.New(in, *config.Kafka)
+	case config.Ordered != nil:
+		return ordered.New(in, c.kept, *config.Ordered)
 	case config.HTTP != nil:
 		return listeners.NewHTTP(in, *config.HTTP)
 	case config.Syslog != nil:
 		return listeners.NewSyslog(in, *config.Syslog)
 	}
-	return nil, errors.New("one of file, kafka, http and syslog is needed")
+	return nil, errors.New("a source has no kind")
 }
 
 // Close writes the changes that the journal has queued, and unlocks the folder. Call it after Run has returned.

@@ -9,6 +9,7 @@ import (
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/journal"
 	"weir/pkg/collector/listeners"
+	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pace"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/topics"
@@ -43,13 +44,14 @@ type Config struct {
 	pace         *pace.Group   // of the logs; Open makes it
 }
 
-// A SourceConfig describes where requests come from and how they are read. Exactly one of File, Kafka, HTTP and Syslog
-// is set.
+// A SourceConfig describes where requests come from and how they are read. Exactly one of File, Kafka, Ordered, HTTP and
+// Syslog is set.
 type SourceConfig struct {
 	pipeline.IntakeConfig
 
-	File   *files.Config
-	Kafka  *topics.Config
-	HTTP   *listeners.HTTPConfig
-	Syslog *listeners.SyslogConfig
+	File    *files.Config
+	Kafka   *topics.Config
+	Ordered *ordered.Config // logs that another server keeps in an order
+	HTTP    *listeners.HTTPConfig
+	Syslog  *listeners.SyslogConfig
 }

@@ -18,7 +18,7 @@ var tests = []string{"test", "examples"}
 var vendors = map[string][]string{
 	"github.com/segmentio/kafka-go":   {"internal/kafka"},
 	"github.com/twmb/franz-go":        {"internal/kafka"},
-	"github.com/redis/go-redis":       {"internal/store", "pkg/inline"},
+	"github.com/redis/go-redis":       {"internal/store", "pkg/inline", "pkg/collector/redisstream"},
 	"github.com/jackc/pgx":            {"pkg/inline"},
 	"github.com/go-sql-driver":        {"pkg/inline"},
 	"github.com/cockroachdb/pebble":   {"internal/database", "internal/store", "internal/topic/local", "pkg/enforcer/past"},

@@ -98,12 +98,14 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 	}
 }
 
-// A Source is of one of four kinds: exactly one of file, kafka, http and syslog is given.
+// A Source is of one of these kinds: exactly one of file, kafka, redis_stream, http and syslog is given.
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed.
 	File Texts `yaml:"file"`
 	// Kafka are topics, which a group of collectors reads, or with commit local this collector alone.
 	Kafka Texts `yaml:"kafka"`
+	// RedisStream names streams of a Redis, which this collector reads alone.
+	RedisStream RedisStream `yaml:"redis_stream"`
 	// HTTP is the address that accepts lines (POST /v1/requests); beyond loopback it needs keys with the role send, or
 	// client certificates.
 	HTTP string `yaml:"http"`
@@ -138,8 +140,8 @@ type Source struct {
 	// From lists the addresses and prefixes that may send to a syslog source, see client.trusted_proxies. Default:
 	// everyone, on loopback.
 	From network.List `yaml:"from"`
-	// TLS encrypts an http source, a syslog source of the form tls://, or the connections to a kafka source's own brokers.
-	// Default: not encrypted.
+	// TLS encrypts an http source, a syslog source of the form tls://, or the connections to a kafka source's own brokers;
+	// for a redis_stream with rediss:// it has the certificates. Default: not encrypted.
 	TLS SourceTLS `yaml:"tls"`
 	// Brokers are those of a kafka source, where they are not kafka.brokers. Nothing is written there. Default:
 	// kafka.brokers.
@@ -165,10 +167,10 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
-			"start":   {"file", "kafka"},
+			"start":   {"file", "kafka", "redis_stream"},
 			"keys":    {"http"},
 			"from":    {"syslog"},
-			"tls":     {"http", "syslog", "kafka"},
+			"tls":     {"http", "syslog", "kafka", "redis_stream"},
 			"brokers": {"kafka"},
 			"sasl":    {"kafka"},
 			"commit":  {"kafka"},
@@ -182,8 +184,11 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 		s.checkReading(v)
 		s.checkGuard(v)
 		s.checkTLS(v)
-		if s.Kind() == "kafka" {
+		switch s.Kind() {
+		case "kafka":
 			s.checkBrokers(v)
+		case "redis_stream":
+			s.checkRedisStream(v)
 		}
 	}
 }
@@ -200,7 +205,7 @@ func (s *Source) checkPatterns(v yamlfile.Value) {
 	}
 }
 
-var kinds = []string{"file", "kafka", "http", "syslog"}
+var kinds = []string{"file", "kafka", "redis_stream", "http", "syslog"}
 
 // checkKind requires exactly one kind.
 func (s *Source) checkKind(v yamlfile.Value) bool {
@@ -213,7 +218,7 @@ func (s *Source) checkKind(v yamlfile.Value) bool {
 
 	switch len(given) {
 	case 0:
-		v.Faultf("add one of file, kafka, http and syslog", "the source has no kind")
+		v.Faultf("add one of "+strings.Join(kinds, ", "), "the source has no kind")
 	case 1:
 		return true
 	default:
@@ -223,13 +228,15 @@ func (s *Source) checkKind(v yamlfile.Value) bool {
 	return false
 }
 
-// Kind returns file, kafka, http or syslog.
+// Kind returns the key that the source is given by: one of kinds.
 func (s *Source) Kind() string {
 	switch {
 	case len(s.File) > 0:
 		return "file"
 	case len(s.Kafka) > 0:
 		return "kafka"
+	case s.RedisStream.given():
+		return "redis_stream"
 	case s.HTTP != "":
 		return "http"
 	}

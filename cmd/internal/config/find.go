@@ -85,7 +85,7 @@ func (c *Config) paths() []*string {
 
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
-		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile)
+		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.RedisStream.PasswordFile)
 		paths = appendEach(paths, s.File)
 	}
 	for i := range c.Notify {
@@ -135,6 +135,7 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 		server(section, s.Keys, s.TLS.Server())
 		add(section+".tls.ca", s.TLS.CA)
 		add(section+".sasl.password_file", s.SASL.PasswordFile)
+		add(section+".redis_stream.password_file", s.RedisStream.PasswordFile)
 	}
 	server("aggregator", c.Aggregator.Keys, c.Aggregator.TLS)
 	server("enforcer", c.Enforcer.Keys, c.Enforcer.TLS)
@@ -192,6 +193,7 @@ func Keys() []string {
 		{"collector.settle.", Settle{}},
 		{"collector.settle.tls.", ClientTLS{}},
 		{"collector.sources[].", Source{}},
+		{"collector.sources[].redis_stream.", RedisStream{}},
 		{"collector.sources[].tls.", SourceTLS{}},
 		{"collector.sources[].sasl.", SASL{}},
 		{"aggregator.", Aggregator{}},

@@ -11,7 +11,7 @@ import (
 // readOnce refuses sources that read the same: a topic of two sources counts twice, and of two sources with the same
 // file only one reads it. It also refuses topics where no brokers are named.
 func (c *Config) readOnce(v, brokers yamlfile.Value) {
-	topics, files := map[[2]string]*Source{}, map[string]*Source{}
+	topics, files, streams := map[[2]string]*Source{}, map[string]*Source{}, map[[2]string]*Source{}
 	nowhere := len(c.Kafka.Brokers) == 0 && !brokers.Faulty()
 	for i := range c.Collector.Sources {
 		s, place := &c.Collector.Sources[i], nth(v, i)
@@ -21,8 +21,15 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 		}
 		for _, topic := range s.Kafka {
 			at := [2]string{s.cluster(), topic}
-			c.checkTopic(place.Key("kafka"), s, topic, topics[at])
+			c.checkOwn(place.Key("kafka"), s, topic)
+			checkShared(place.Key("kafka"), s, "topic "+topic, topics[at])
 			topics[at] = s
+		}
+
+		for _, key := range s.RedisStream.Keys {
+			at := [2]string{s.RedisStream.URL, key}
+			checkShared(place.Key("redis_stream"), s, "stream "+key, streams[at])
+			streams[at] = s
 		}
 
 		for _, path := range s.File {
@@ -35,18 +42,21 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 	}
 }
 
-// checkTopic refuses a topic of our own, and one that another source reads. Two sources may share a topic if each takes
-// other records of it.
-func (c *Config) checkTopic(v yamlfile.Value, s *Source, topic string, other *Source) {
+// checkOwn refuses a topic of our own.
+func (c *Config) checkOwn(v yamlfile.Value, s *Source, topic string) {
 	if own, ours := strings.CutPrefix(topic, c.Kafka.Prefix); ours && len(s.Brokers) == 0 && slices.Contains([]string{"hits", "blocklist", "events"}, own) {
 		v.Faultf("name the topic that your log shippers write to", "%s is a topic of Weir itself", topic)
 	}
+}
 
+// checkShared refuses a topic or a stream that another source reads. Two sources may share one if each takes other
+// records of it.
+func checkShared(v yamlfile.Value, s *Source, what string, other *Source) {
 	switch {
 	case other == nil:
 	case other == s:
-		v.Faultf("name it once", "the topic %s is named twice", topic)
+		v.Faultf("name it once", "the %s is named twice", what)
 	case s.Only == "" || other.Only == "" || s.Only == other.Only:
-		v.Faultf("name it in one source, or give each an only that takes other records", "the source %s reads the topic %s too, so its requests would count twice", other.Name, topic)
+		v.Faultf("name it in one source, or give each an only that takes other records", "the source %s reads the %s too, so its requests would count twice", other.Name, what)
 	}
 }

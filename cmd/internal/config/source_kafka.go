@@ -18,7 +18,7 @@ const (
 func (s *Source) Local() bool { return s.Commit == commitLocal }
 
 // SourceTLS configures the connections of a source: those that an http or a syslog source accepts, or those to the brokers
-// of a kafka source.
+// of a kafka source or to the server of a redis_stream.
 type SourceTLS struct {
 	// On is true when the connections to brokers are encrypted.
 	On bool
@@ -48,22 +48,23 @@ func (t *SourceTLS) FromYAML(v yamlfile.Value) {
 // Server returns the settings of connections that an http or a syslog source accepts.
 func (t *SourceTLS) Server() ServerTLS { return ServerTLS{t.Cert, t.Key, t.Clients} }
 
-// Client returns the settings of connections to the brokers of a kafka source.
+// Client returns the settings of connections to servers.
 func (t *SourceTLS) Client() ClientTLS { return ClientTLS{t.On, t.CA, t.Cert, t.Key} }
 
 // checkTLS refuses the keys of tls that have no meaning for the kind.
 func (s *Source) checkTLS(v yamlfile.Value) {
 	place := v.Key("tls")
 	_, scalar := place.Scalar()
-	switch kafka := s.Kind() == "kafka"; {
+	switch connects := slices.Contains([]string{"kafka", "redis_stream"}, s.Kind()); {
 	case !v.Has("tls") || place.Faulty():
-	case kafka && s.TLS.Clients != "":
-		place.Key("clients").Faultf("leave it out", "clients has no meaning for a source of the kind kafka")
-	case !kafka && scalar && s.TLS.On:
+	case connects && s.TLS.Clients != "":
+		place.Key("clients").Faultf("leave it out", "clients has no meaning for a source of the kind %s", s.Kind())
+	case connects:
+	case scalar && s.TLS.On:
 		place.Faultf("write tls: {cert: c.pem, key: k.pem}", "a source that accepts connections needs a certificate")
-	case !kafka && s.TLS.CA != "":
+	case s.TLS.CA != "":
 		place.Key("ca").Faultf("leave it out; the certificates of clients are checked by clients", "ca has no meaning for a source of the kind %s", s.Kind())
-	case !kafka && s.TLS.Clients != "" && s.TLS.Cert == "":
+	case s.TLS.Clients != "" && s.TLS.Cert == "":
 		place.Key("clients").Faultf("add cert and key", "clients need a certificate, but the server has none")
 	}
 }

@@ -25,7 +25,7 @@ import (
 // Collector is the part that reads requests.
 var Collector = Part{
 	Name:  "collector",
-	About: "reads requests from log files, topics, HTTP and syslog, and sends those that the rules count to Kafka.",
+	About: "reads requests from log files, topics, streams, HTTP and syslog, and sends those that the rules count to Kafka.",
 	Admin: func(c *config.Config) (address, keys string) { return c.Collector.Listen, c.Collector.Keys },
 	Open: func(ctx context.Context, p *Process) (Running, error) {
 		if len(p.Config.Collector.Sources) == 0 && p.Config.RefusalsSource() == nil {
@@ -177,6 +177,8 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 			of.Kafka.Group = p.Config.CollectorGroup(s)
 		}
 		of.Kafka.Client, err = r.sourceClient(p, s)
+	case "redis_stream":
+		of.Ordered, err = redisSource(s, start)
 	case "http":
 		of.HTTP, err = httpSource(p, s)
 	case "syslog":

@@ -34,6 +34,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"sync"
 	"time"
@@ -54,6 +55,8 @@ type Options struct {
 	ReadPassword func() (string, error)
 	TLS          *tls.Config // nil: the system's roots, when the URL has TLS
 	Prefix       string      // of all keys, for several installations in one Redis; "weir:" unless given
+	// Wrap returns what is used in place of a new connection; nil uses that.
+	Wrap func(net.Conn) net.Conn
 	// Expire is the time without a write after which Redis may drop a bucket; 0 is never. It is only a safety net: keys
 	// that are no longer needed were deleted long before.
 	Expire time.Duration
@@ -126,10 +129,30 @@ func Dial(o Options) (goredis.UniversalClient, error) {
 	u.ContextTimeoutEnabled = true
 	u.MaxRetries = -1
 	u.DialerRetries = 1
-	u.DialTimeout = 3 * time.Second
+	u.DialTimeout = dialTimeout
 	u.DisableIdentity = true
 	u.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if o.Wrap != nil {
+		u.Dialer = wrapped(u.TLSConfig, o.Wrap)
+	}
 	return goredis.NewUniversalClient(u), nil
+}
+
+const dialTimeout = 3 * time.Second
+
+// wrapped returns a dialer that hands out what wrap makes of each connection.
+func wrapped(secure *tls.Config, wrap func(net.Conn) net.Conn) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
+		if secure != nil {
+			dial = (&tls.Dialer{NetDialer: &net.Dialer{Timeout: dialTimeout}, Config: secure}).DialContext
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return wrap(conn), nil
+	}
 }
 
 // credentials returns what go-redis asks for at each new connection.

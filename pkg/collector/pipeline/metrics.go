@@ -34,7 +34,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		hits:      counter("hits_total", "Hits made, by rule.", "source", "rule"),
 		panics:    counter("panics_total", "How often a part of the source was stopped by an error in the program, and tried again.", "source"),
 		lagBytes:  gauge("lag_bytes", "Bytes of files that wait to be read."),
-		lagCount:  gauge("lag_records", "Records of Kafka topics that wait to be read."),
+		lagCount:  gauge("lag_records", "Records of Kafka topics, or entries of streams, that wait to be read."),
 		newest:    gauge("last_request_timestamp_seconds", "Time of the newest request read."),
 		outstanding: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_collector_outstanding_cuts",
 			Help: "Batch boundaries in the journal that Kafka may not have yet."})),

@@ -1,0 +1,26 @@
+package config_test
+
+import (
+	"testing"
+
+	"weir/cmd/internal/config"
+)
+
+// Each source of a stream has exactly the given fault, with its place and its remedy.
+func TestErrorsOfStreamsHaveTheirPlaces(t *testing.T) {
+	for text, want := range map[string]string{
+		"collector: {sources: [{redis_stream: {keys: a}}]}":                                                                    `weir.yaml:1:38: the source names no Redis; write redis_stream: {url: "redis://host:6379/0", keys: [logs]}`,
+		"collector: {sources: [{redis_stream: {}}]}":                                                                           `weir.yaml:1:38: the source names no Redis; write redis_stream: {url: "redis://host:6379/0", keys: [logs]}`,
+		"collector: {sources: [{redis_stream: {url: 'redis://a:1'}}]}":                                                         `weir.yaml:1:38: the source names no stream; write redis_stream: {url: "redis://host:6379/0", keys: [logs]}`,
+		"collector: {sources: [{redis_stream: {url: 'redis://u:pw@a:1', keys: a}}]}":                                           `weir.yaml:1:44: the URL contains a user or password, which logs would show; write redis://a:1 and set user and password_file next to it`,
+		"collector: {sources: [{redis_stream: {url: 'redis://a:1', keys: a, user: u}}]}":                                       `weir.yaml:1:74: user u has no password; add password_file, a file that contains the password`,
+		"collector: {sources: [{redis_stream: {url: 'redis://a:1', keys: a}, tls: true}]}":                                     `weir.yaml:1:74: tls is given, but redis:// is not encrypted; write url: "rediss://…"`,
+		"collector: {sources: [{redis_stream: {url: 'rediss://a:1', keys: a}, tls: {clients: c}}]}":                            `weir.yaml:1:85: clients has no meaning for a source of the kind redis_stream; leave it out`,
+		"collector: {sources: [{redis_stream: {url: 'redis://a:1', keys: [a, b, a]}}]}":                                        `weir.yaml:1:38: the stream a is named twice; name it once`,
+		"collector: {sources: [{redis_stream: {url: 'redis://a:1', keys: a}}, {redis_stream: {url: 'redis://a:1', keys: a}}]}": `weir.yaml:1:85: the source redis_stream-1 reads the stream a too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+	} {
+		if got := faults(t, text, config.Options{}); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+}
