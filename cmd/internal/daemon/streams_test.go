@@ -51,7 +51,7 @@ func TestAStreamOfRedisOverTLS(t *testing.T) {
 	cert, key := certificate(t)
 	secure := port.Reserve(t, "127.0.0.1")
 	server := redistest.Start(t, "--tls-port", strings.TrimPrefix(secure, "127.0.0.1:"), "--tls-cert-file", cert, "--tls-key-file", key,
-		"--tls-ca-cert-file", cert)
+		"--tls-ca-cert-file", cert, "--tls-auth-clients", "no")
 	if err := server.Client.Do(t.Context(), "ACL", "SETUSER", "weir", "on", ">hush", "~logs", "+xinfo").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestAStreamOfRedisOverTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, try := range map[string]struct{ scheme, tls, want string }{
-		"with the certificates": {"rediss", fmt.Sprintf("{ca: %q, cert: %q, key: %q}", cert, cert, key), ""},
+		"with the certificates": {"rediss", fmt.Sprintf("{ca: %q}", cert), ""},
 		"without the authority": {"rediss", "true", "certificate signed by unknown authority"},
 		"without encryption":    {"redis", "false", "EOF"},
 	} {
