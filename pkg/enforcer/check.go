@@ -144,7 +144,7 @@ func (e *Enforcer) answer(w http.ResponseWriter, d *dialect, a *asking, said blo
 	default:
 		e.metrics.passed.Inc()
 	}
-	a.markLease(header)
+	e.markLease(a, header)
 
 	w.WriteHeader(http.StatusOK)
 }
@@ -157,6 +157,7 @@ func (e *Enforcer) refuseFor(w http.ResponseWriter, d *dialect, a *asking, entry
 	if e.config.Refused != nil {
 		e.config.Refused(entry, a.request.IP)
 	}
+	e.markRefusal(a, w.Header(), entry.Rule)
 	e.refuse(w, d.refusal, entry, ruled, a.request.UnixMilli)
 }
 

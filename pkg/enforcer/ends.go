@@ -4,27 +4,78 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"hash/maphash"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"weir/pkg/inline"
 )
 
 // markLease names the attempt in the field for logs if its request ends with its line there (ends: log). A collector that
 // reads the line then gives the id to End.
-func (a *asking) markLease(header http.Header) {
+func (e *Enforcer) markLease(a *asking, header http.Header) {
 	t := &a.attempt
+	id := e.leases.of(t.request)
 	for j, i := range t.rules {
-		if !a.ruling.limits[i].endsByLog || !t.verdict.Taken[j].Admitted || t.verdict.Attempt == (inline.ID{}) {
-			continue
+		if a.ruling.limits[i].endsByLog && t.verdict.Taken[j].Admitted && t.verdict.Attempt != (inline.ID{}) {
+			id = t.verdict.Attempt
+			e.leases.note(t.request, id)
+			break
 		}
-		mark := inline.LeaseMark(t.verdict.Attempt)
-		if before := header[markField]; len(before) > 0 {
-			mark = before[0] + " " + mark
-		}
-		header[markField] = []string{mark}
+	}
+	if id == (inline.ID{}) {
 		return
 	}
+
+	mark := inline.LeaseMark(id)
+	if before := header[markField]; len(before) > 0 {
+		mark = before[0] + " " + mark
+	}
+	header[markField] = []string{mark}
+}
+
+// markRefusal names the rule that refuses a request in the field for logs, and the attempt that an earlier check of the
+// same request began.
+func (e *Enforcer) markRefusal(a *asking, header http.Header, rule string) {
+	mark := markRefused + rule
+	if id := e.leases.of(a.attempt.request); id != (inline.ID{}) {
+		mark += " " + inline.LeaseMark(id)
+	}
+	header[markField] = []string{mark}
+}
+
+// leases are the attempts of the last requests that end by the log, by the names that edges give to requests. nginx may
+// ask twice about a request: by its address, and then with its user. Its log has only the second answer, which has no
+// attempt of its own if it refuses, for example. It names the first one's, so that the request's place is given back.
+//
+// A newer request may take the slot of an older one. There are many more slots than requests between two checks.
+type leases struct {
+	seed  maphash.Seed
+	slots [16384]atomic.Pointer[lease]
+}
+
+type lease struct {
+	request uint64 // a keyed hash: clients cannot choose a slot
+	id      inline.ID
+}
+
+func (l *leases) note(request string, id inline.ID) {
+	if request != "" {
+		hash := maphash.String(l.seed, request)
+		l.slots[hash%uint64(len(l.slots))].Store(&lease{hash, id})
+	}
+}
+
+func (l *leases) of(request string) (id inline.ID) {
+	if request == "" {
+		return id
+	}
+	hash := maphash.String(l.seed, request)
+	if found := l.slots[hash%uint64(len(l.slots))].Load(); found != nil && found.request == hash {
+		id = found.id
+	}
+	return id
 }
 
 // End ends the requests of some attempts at the rules with ends: log, and returns how many were known. Their cost stays.

@@ -194,3 +194,52 @@ func TestARequestEndsByItsOwnID(t *testing.T) {
 		})
 	}
 }
+
+// nginx asks twice about a page behind a password: by the address, then with the user. Whatever the second answer is, its
+// line in the log gives the place of the first one back.
+func TestTheSecondAnswerNamesTheAttemptOfTheFirst(t *testing.T) {
+	r := atOnce(t, func(c *Config) {
+		c.Keys, c.Ruling.RequestID = keysFile(t), "X-Weir-Request"
+		c.Ruling.Rules = parsed(t, `
+rules:
+  - {name: exports, key: ip, limits: [2 at once], lease: 1h, ends: log, inline: true, match: 'path == "/exports"'}
+  - {name: people, key: user, limits: [1 at once], lease: 1h, ends: log, inline: true, match: 'path == "/exports"'}
+  - {name: of-user, key: user, limits: [2/min], inline: true, match: 'path == "/exports" and user == "often"'}
+`)
+	})
+	for path, target := range map[string]string{"/v1/blocks": "user:blocked", "/v1/allows": "user:allowed"} {
+		if got := r.order(http.MethodPost, path, `{"target": "`+target+`", "for": "1h", "why": "a test"}`); got.status != 201 {
+			t.Fatal(got)
+		}
+	}
+	asks := func(request, user string) (mark string, lease inline.ID) {
+		mark = r.checks("203.0.113.8", "X-Forwarded-Uri", "/exports", "X-Weir-Request", request, "X-User", user).Header.Get(markField)
+		lease, _ = inline.LeaseIn(mark)
+		return mark, lease
+	}
+	if mark, lease := asks("runs on", "busy"); lease == (inline.ID{}) {
+		t.Fatal(mark)
+	}
+	for user, begins := range map[string]string{"blocked": "refused manual lease ", "allowed": "allowed lease ", "busy": "refused people lease ", "often": ""} {
+		for n := range 4 { // each would hold the other place
+			request := fmt.Sprintf("%s-%d", user, n)
+			_, first := asks(request, "")
+			mark, second := asks(request, user)
+			if first == (inline.ID{}) || second != first {
+				t.Errorf("%s: the first check names %s, the second %q", request, first, mark)
+			}
+			if user == "often" {
+				begins = map[bool]string{true: "lease ", false: "refused of-user lease "}[n < 2]
+			}
+			if !strings.HasPrefix(mark, begins) {
+				t.Errorf("%s: %q, want %q", request, mark, begins)
+			}
+			if known, err := r.End(t.Context(), []inline.ID{second}); known != 1 || err != nil {
+				t.Errorf("%s: %d, %v", request, known, err)
+			}
+		}
+	}
+	if got := r.checks("203.0.113.8", "X-Forwarded-Uri", "/", "X-Weir-Request", "another"); got.Header.Get(markField) != "" {
+		t.Errorf("another request: %q", got.Header.Get(markField))
+	}
+}

@@ -26,6 +26,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -141,7 +142,8 @@ type Enforcer struct {
 	ending    chan struct{}
 	end       sync.Once
 	endings   sync.RWMutex // End reads it; Run locks it at its end
-	address   string       // valid once serving is closed
+	leases    leases
+	address   string // valid once serving is closed
 	serving   chan struct{}
 }
 
@@ -159,6 +161,7 @@ func Open(c Config) (*Enforcer, error) {
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), replaying: limited.NewPlaces(1), listing: limited.NewPlaces(maxListing),
 		exporting: limited.NewPlaces(maxExporting), catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(), tally: tally.New(c.Now()),
+		leases: leases{seed: maphash.MakeSeed()},
 	}
 
 	e.history, e.rows = newHistory(&c, e.faults), newHistoryRows(&c, e.faults)

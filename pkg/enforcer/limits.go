@@ -177,7 +177,7 @@ func (e *Enforcer) takeFor(w http.ResponseWriter, d *dialect, a *asking) (refuse
 		name := a.ruling.Rules.Rules[i].Name
 		a.ruling.counts[i].refused.Inc()
 		e.tally.Refused(a.request.UnixMilli, a.ruling.counts[i].tally, "")
-		w.Header().Set(markField, markRefused+name)
+		e.markRefusal(a, w.Header(), name)
 		if t.verdict.OnError == inline.Refuse {
 			e.refuseWithoutStore(w, d.statusWithout(), t)
 			return true, "", false

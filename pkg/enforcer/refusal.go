@@ -123,7 +123,6 @@ func (e *Enforcer) refuse(w http.ResponseWriter, status int, entry *blocklist.En
 	seconds := strconv.FormatInt(secondsUntil(entry.Until, now), 10)
 	header := w.Header()
 	header.Set("Retry-After", seconds)
-	header.Set(markField, markRefused+entry.Rule)
 	body := refusalBody{problem: problem{Type: abnormalUsage, Title: "Abnormal Usage Detected", Status: status, Detail: "Requests are refused for the next " + seconds + " seconds."}}
 	if all, broken := policies(r, entry); broken != nil {
 		body.Violated = []string{broken.name}

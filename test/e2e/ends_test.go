@@ -30,6 +30,7 @@ import (
 const endsRules = `
 rules:
   - {name: exports, key: path, match: path == "/export", limits: [10 at once], lease: 1h, ends: log, inline: true}
+  - {name: private, key: path, match: 'path startsWith "/private/"', limits: [10 at once], lease: 1h, ends: log, inline: true}
 `
 
 // An exporter is a real nginx, with the file of deployments/edge, before an application whose exports take until they are
@@ -57,7 +58,9 @@ func newExporter(t *testing.T, f *fleet) *exporter {
 	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temporary += "\n" + name + "_temp_path " + f.path(name) + ";"
 	}
+	f.write("users", "alice:{PLAIN}secret\n")
 	f.write("nginx.conf", "daemon off;\nuser root;\n"+strings.NewReplacer("worker_processes auto;", "worker_processes 1;", "http {", "http {"+temporary,
+		"        # The check.", strings.NewReplacer("/etc/nginx/users", f.path("users"), "http://127.0.0.1:8080", app.URL).Replace(behindAPassword(t))+"        # The check.",
 		"listen 80;", "listen "+e.address+"; listen "+e.http2+" http2;", "127.0.0.1:7421", f.enforcer, "127.0.0.1:8080", app.Listener.Addr().String(),
 		"/var/log/nginx/access.log", f.path("access.log"), "/var/log/nginx/error.log", "stderr", "/run/nginx.pid", f.path("nginx.pid"),
 	).Replace(deployed(t, "edge/nginx.conf")))
@@ -78,6 +81,21 @@ func newExporter(t *testing.T, f *fleet) *exporter {
 		return err == nil
 	})
 	return e
+}
+
+// behindAPassword has the lines of docs/edges.md, Users, for nginx.
+func behindAPassword(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/edges.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lines, found := strings.Cut(string(page), "\n# nginx: into server, for pages behind a password\n")
+	if !found {
+		t.Fatal("docs/edges.md has no lines for pages behind a password")
+	}
+	lines, _, _ = strings.Cut(lines, "```")
+	return lines
 }
 
 // begin begins an export, and returns what gives it up, or the status of the refusal.
@@ -140,7 +158,8 @@ func all(giveUp []context.CancelFunc) {
 
 func (f *fleet) exports(t *testing.T) *exporter {
 	t.Helper()
-	f.start(build(t, "weir", "-race"), "run", "--set", fmt.Sprintf("collector.sources=[{file: [%q]}]", f.path("access.log")))
+	f.start(build(t, "weir", "-race"), "run", "--set", fmt.Sprintf("collector.sources=[{file: [%q]}]", f.path("access.log")),
+		"--set", "enforcer.fields={user: X-User}")
 	f.ready()
 	return newExporter(t, f)
 }
@@ -200,6 +219,40 @@ func TestCancelledStreamsHoldNoPlaces(t *testing.T) {
 		wait.Until(t, "nginx has their lines", func() bool { return f.lines("/export ") >= before+10 })
 		connection.Close()
 		all(e.fill())
+	}
+}
+
+// nginx asks by the address before the password, and with the user after it. A user who is refused then, or let through by
+// an allow, has the place of the first answer no longer than the request.
+func TestBlockedAndAllowedUsersHoldNoPlaces(t *testing.T) {
+	f := newFleet(t, endsRules, "inline: {request_id: X-Weir-Request}\n")
+	e := f.exports(t)
+	status := func(user string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+e.address+"/private/x", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if user != "" {
+			r.SetBasicAuth(user, "secret")
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // the application does not answer
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	for _, order := range []string{"block", "allow"} {
+		f.tool(order, "user:alice", "--for", "1h", "--why", "a test")
+		want := map[string]string{"block": "refused manual lease ", "allow": "allowed lease "}[order]
+		for range 12 {
+			status("alice")
+		}
+		wait.Until(t, "nginx has their lines", func() bool { return f.lines(want) >= 10 })
+		wait.Until(t, "there is a place", func() bool { return status("") == http.StatusUnauthorized })
 	}
 }
 
