@@ -1,0 +1,109 @@
+package edges
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"weir/pkg/blocklist"
+	"weir/test/wait"
+)
+
+// Apache looks clients up in the list that the scripts fetch and make, before it asks for a password.
+func TestApache(t *testing.T) {
+	program(t, "curl", "curl")
+	path := program(t, "apache2", "apache2-bin")
+	s := newSite(t)
+	folder, address := t.TempDir(), loopback+":"+freePort(t)
+	in := func(name string) string { return filepath.Join(folder, name) }
+	write(t, in("users"), "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n")
+	write(t, in("index.html"), "the page")
+	modules, loads := filepath.Join(filepath.Dir(filepath.Dir(path)), "lib/apache2/modules"), ""
+	for _, name := range []string{"authn_core", "authn_file", "authz_user", "auth_basic", "setenvif", "rewrite", "headers", "dir", "http2"} {
+		loads += "LoadModule " + name + "_module " + modules + "/mod_" + name + ".so\n"
+	}
+	before, host, _ := strings.Cut(snippet(t, "apache.conf", "/etc/apache2", folder, "/var/log/apache2", folder, "# RemoteIP", "RemoteIP",
+		"192.0.2.10", balancerAddress), "\n# In each <VirtualHost>")
+	host = strings.ReplaceAll(host, "\n#     ", "\n    ")
+	host = host[strings.Index(host, "\n"):]
+	config := write(t, in("apache.conf"), fmt.Sprintf(`
+ServerName h
+ServerRoot %[1]s
+PidFile %[1]s/pid
+ErrorLog %[1]s/error.log
+Listen %[2]s
+%[3]s%[4]s
+Protocols h2c http/1.1
+%[5]s
+<VirtualHost *>
+    DocumentRoot %[1]s
+    DirectoryIndex index.html
+%[6]s
+    ErrorDocument 404 /index.html
+    <Location /private>
+        AuthType Basic
+        AuthName private
+        AuthUserFile %[1]s/users
+        Require valid-user
+    </Location>
+</VirtualHost>
+`, folder, address, apacheModules(path), loads, before, host))
+	run(t, path, "-D", "FOREGROUND", "-f", config) // without a list
+	url := "http://" + address
+	awaitEdge(t, url)
+
+	script := snippet(t, "apache-list.sh", "/etc/apache2", folder, "apachectl", path+" -f "+config)
+	fetch := func() {
+		t.Helper()
+		if err := s.fetch("haproxy", in("weir.map"), "sh", write(t, in("apache-list.sh"), script)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.order(blocklist.OrderBlock, "127.0.0.64/29")
+	s.order(blocklist.OrderBlock, "2001:db8:bad:1::7/64")
+	s.order(blocklist.OrderBlock, "user:alice")
+	fetch()
+	wait.Until(t, "Apache has the list", func() bool { return ask(t, blockedClient, url).status == http.StatusTooManyRequests })
+	for _, wanted := range []struct {
+		from, path string
+		status     int
+		headers    []string
+	}{
+		{goodClient, "/", 200, nil},
+		{goodClient, "/", 200, []string{"X-Forwarded-For", blockedClient, "weir", "refused"}},
+		{goodClient, "/private/x", 401, []string{"Authorization", "Basic YWxpY2U6d3Jvbmc="}},
+		{blockedClient, "/private/x", 429, []string{"Authorization", "Basic YWxpY2U6d3Jvbmc="}},
+		{blockedClient, "/missing", 429, []string{"X-Forwarded-For", goodClient}},
+		{blockedClient, "/%2e/index.html", 429, nil},
+		{balancerAddress, "/", 200, []string{"X-Forwarded-For", blockedClient + ", " + goodClient}},
+		{balancerAddress, "/", 429, []string{"X-Forwarded-For", goodClient + ", " + blockedClient}},
+		{balancerAddress, "/", 429, []string{"X-Forwarded-For", "::ffff:" + blockedClient}},
+		{balancerAddress, "/", 429, []string{"X-Forwarded-For", "2001:db8:bad:1::1234"}},
+		{balancerAddress, "/", 200, []string{"X-Forwarded-For", "2001:db8:bad:2::1234"}},
+	} {
+		got := ask(t, wanted.from, url+wanted.path, wanted.headers...)
+		if got.status != wanted.status || got.header.Get("Retry-After") != map[bool]string{true: "60"}[wanted.status == 429] {
+			t.Errorf("%s %s %q: %+v", wanted.from, wanted.path, wanted.headers, got)
+		}
+	}
+	for _, version := range []string{"--http2", "--http2-prior-knowledge"} {
+		out, err := exec.Command("curl", "-s", "-o", "/dev/null", "-w", "%{http_code}", version, "--interface", blockedClient, url).CombinedOutput()
+		if string(out) != "429" {
+			t.Errorf("%s: %s, %v", version, out, err)
+		}
+	}
+	log := func() string {
+		text, _ := os.ReadFile(in("access.log"))
+		return string(text)
+	}
+	wait.Until(t, "the log is written", func() bool { return strings.Contains(log(), "HTTP/2.0") })
+	marksRefusals(t, log())
+
+	s.lift("127.0.0.64/29")
+	fetch()
+	wait.Until(t, "Apache has the new list", func() bool { return ask(t, blockedClient, url).status == http.StatusOK })
+}
