@@ -28,8 +28,7 @@ func TestApache(t *testing.T) {
 	}
 	before, host, _ := strings.Cut(snippet(t, "apache.conf", "/etc/apache2", folder, "/var/log/apache2", folder, "# RemoteIP", "RemoteIP",
 		"192.0.2.10", balancerAddress), "\n# In each <VirtualHost>")
-	host = strings.ReplaceAll(host, "\n#     ", "\n    ")
-	host = host[strings.Index(host, "\n"):]
+	_, host, _ = strings.Cut(strings.ReplaceAll(host, "\n#     ", "\n    "), "\n")
 	config := write(t, in("apache.conf"), fmt.Sprintf(`
 ServerName h
 ServerRoot %[1]s
