@@ -34,8 +34,8 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 		"one was not reached":  {status{CaughtUp: true, Parts: []partStatus{collector(true, `{}`), {Part: "enforcer", Address: "e:1"}}}, "Needs attention: the enforcer at e:1 was not reached."},
 		"a log without rights": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "a\u001b[2J", "error": "no permission"}]}`)}}, `Needs attention: a\x1b[2J: no permission.`},
 		"a journal that fails": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"error": "writing the journal: no space"}`)}}, "Needs attention: the collector: writing the journal: no space."},
-		"a file is missing": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "file-1", "missing": ["/var/log/x\u0007.log", "/srv/*.log"]}]}`)}},
-			`Everything is read, but not all requests count: none of /var/log/x\x07.log (file-1), which does not exist; none of /srv/*.log (file-1), which matches no file.`},
+		"a file is missing": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "file-1", "missing": ["/var/log/x\u0001.log", "/srv/*.log"]}]}`)}},
+			`Everything is read, but not all requests count: none of /var/log/x\x01.log (file-1), which does not exist; none of /srv/*.log (file-1), which matches no file.`},
 		"nothing counts so far": {status{Groups: []groupStatus{group(1, 5, 1)}, Parts: []partStatus{collector(true, `{"sources": [{"source": "s", "requests": 30, "uncounted": {"format": 30}}]}`)}}, "Not caught up: 5 records wait for weir.aggregator."},
 	} {
 		if got, _, _ := strings.Cut(test.of.headline(), "\n"); got != test.want {

@@ -15,7 +15,9 @@ import (
 // A backtestCommand contains the flags of `weir backtest`.
 type backtestCommand struct {
 	version    string // of this program, for the page
+	file       string // of the configuration
 	rules      []string
+	rulesFiles []string // paths and globs of the rules that are used, for the page
 	limits     []string
 	key        string
 	read       command.Reading
@@ -35,6 +37,8 @@ func newBacktest(version string) *cobra.Command {
 		Short: "Run rules over logs: which keys would have been blocked, when, by which limit",
 		Long: `Backtest runs rules over logs. It shows which keys would have been blocked, from when, and by which limit.
 
+Without --rules and --limit it uses the rules and the formats of weir.yaml.
+
 It reads plain, .gz, .zst and .bz2 files, or standard input (-). You may name several files, such as a rotated log, in any
 order. Lines may be out of order by up to --late: the result is the same. Backtest counts the lines that it cannot read,
 by reason.
@@ -48,11 +52,13 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
   weir backtest --rules rules.yaml --against old-rules.yaml access.log
   weir backtest --limit 100/hour --key user --field user=http_x_user --algorithms all access.log
   weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --never customers.txt --json access.log
+  weir backtest --html report.html access.log    # next to a weir.yaml, with its rules
   weir cat attempts --json | weir backtest --rules rules.yaml -`,
 		Args: command.Files,
 		RunE: func(c *cobra.Command, args []string) error { return b.run(c, args) },
 	}
 	flags := c.Flags()
+	flags.StringVar(&b.file, "config", "", "read the configuration `FILE` (default, without --rules and --limit, ./weir.yaml, then /etc/weir/weir.yaml)")
 	flags.StringArrayVar(&b.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
 	flags.StringSliceVar(&b.limits, "limit", nil, "use the limit `N/TIME` instead of --rules: 10/min, 100/hour, 5/10s; may be repeated")
 	flags.StringVar(&b.key, "key", "ip", "count by `FIELD`, with --limit: ip, user, ip/24+56, or several: ip,path")
@@ -101,9 +107,13 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Con
 	config := backtest.Config{Envelope: b.read.Envelope, Format: b.read.Format, Timelines: b.html.Wanted()}
 	var problems []error
 	note := func(err error) { problems = append(problems, err) }
-	var err error
-	config.Rules, err = b.set(c)
+	settings, err := b.configured()
+	if err != nil {
+		return config, err
+	}
+	config.Rules, err = b.set(c, settings)
 	note(err)
+	b.rulesFiles = b.rulesOf(settings)
 	if b.against != "" {
 		config.Against, err = loadRules(c, b.against)
 		note(err)
@@ -113,6 +123,9 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Con
 	note(err)
 	config.Client, err = b.read.Client()
 	note(err)
+	if settings != nil {
+		note(b.readAs(c, settings, files, &config))
+	}
 	config.Late, err = b.lateness()
 	note(err)
 	config.Algorithms, err = command.Algorithms(b.algorithms)

@@ -9,23 +9,26 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/internal/duration"
 	"weir/pkg/backtest"
 	"weir/pkg/rule"
 )
 
-// set returns the rules to run: those of the files, or one made of the limits.
-func (b *backtestCommand) set(c *cobra.Command) (*rule.Set, error) {
+// set returns the rules to run: those of the files, or one made of the limits, or those of the configuration.
+func (b *backtestCommand) set(c *cobra.Command, settings *config.Config) (*rule.Set, error) {
 	switch {
 	case len(b.rules) > 0 && len(b.limits) > 0:
 		return nil, exit.Wrongf("--rules and --limit are both given; leave one out")
-	case len(b.rules) > 0 && c.Flags().Changed("key"):
+	case len(b.limits) == 0 && c.Flags().Changed("key"):
 		return nil, exit.Wrongf("--key is for --limit, and rules have keys of their own; leave it out")
 	case len(b.rules) > 0:
 		return loadRules(c, b.rules...)
+	case len(b.limits) == 0 && settings == nil:
+		return nil, exit.Wrongf("there is no weir.yaml here, and no limit to check; give --limit 10/min, or --rules rules.yaml")
 	case len(b.limits) == 0:
-		return nil, exit.Wrongf("there is no limit to check; give --limit 10/min, or --rules rules.yaml")
+		return settings.RuleSet, nil
 	}
 
 	set, err := rule.FromLimits(b.limits, b.key)

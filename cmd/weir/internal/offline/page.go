@@ -15,10 +15,10 @@ func (b *backtestCommand) writePage(report *backtest.Report, command string) err
 	return b.html.Write(func(w io.Writer) error { return report.WriteHTML(w, o) })
 }
 
-// rulesText returns the files of rules for the page; empty with --limit.
+// rulesText returns the files of rules for the page; empty with --limit, and for rules within weir.yaml.
 func (b *backtestCommand) rulesText() string {
 	var text strings.Builder
-	for _, pattern := range b.rules {
+	for _, pattern := range b.rulesFiles {
 		files, _ := filepath.Glob(pattern)
 		for _, file := range files {
 			if data, err := os.ReadFile(file); err == nil {
