@@ -75,7 +75,7 @@ func scanOf(paths string) *jsonScan {
 func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)) {
 	o := d.otlp
 	if !o.root.read(record) {
-		if isOTLP(record) {
+		if _, complete := countOTLP(record); complete {
 			d.eachWire(record, r, each)
 			return
 		}

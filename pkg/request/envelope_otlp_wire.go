@@ -94,10 +94,16 @@ func eachField(message []byte, do func(protowire.Number, []byte) bool) bool {
 	return true
 }
 
-// isOTLP reports whether a record has the form of OTLP's logs in protobuf down to its log records, with at least one.
+// isOTLP reports whether a record has the form of OTLP's logs in protobuf, with at least one log record.
 func isOTLP(record string) bool {
-	logs := 0
-	complete := eachField(wireOf(record), func(number protowire.Number, resource []byte) bool {
+	logs, complete := countOTLP(record)
+	return complete && logs > 0
+}
+
+// countOTLP counts the log records of OTLP's logs in protobuf. complete means that the record is of that form, down to
+// the fields of its log records.
+func countOTLP(record string) (logs int, complete bool) {
+	complete = eachField(wireOf(record), func(number protowire.Number, resource []byte) bool {
 		return number == wireLogs && eachField(resource, func(number protowire.Number, scope []byte) bool {
 			return number != wireScopes || eachField(scope, func(number protowire.Number, log []byte) bool {
 				logs += oneIf(number == wireRecords)
@@ -105,11 +111,14 @@ func isOTLP(record string) bool {
 			})
 		})
 	})
-	return complete && logs > 0
+	return logs, complete
 }
 
-// CheckOTLP reports whether a record is OTLP's logs in protobuf: complete, and not damaged. An empty record is.
-func CheckOTLP(record []byte) bool { return len(record) == 0 || isOTLP(Text(record)) }
+// CheckOTLP reports whether a record is OTLP's logs in protobuf: complete, and not damaged.
+func CheckOTLP(record []byte) bool {
+	_, complete := countOTLP(Text(record))
+	return complete
+}
 
 // eachWire calls each for every log record of OTLP's logs in protobuf.
 func (d *Decoder) eachWire(record string, r *Request, each func(*Request, error)) {

@@ -169,7 +169,7 @@ func FuzzOTLPWire(f *testing.F) {
 }
 
 // hasMerged reports whether the library would write the message in another way: it merges messages that are there
-// twice, of which we take the last.
+// twice, and we take the last.
 func hasMerged(data *logs.LogsData, record []byte) bool {
 	again, err := proto.MarshalOptions{Deterministic: true}.Marshal(data)
 	return err != nil || len(again) != len(record)

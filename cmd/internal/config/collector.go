@@ -98,7 +98,7 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 	}
 }
 
-// A Source is of one of these kinds: exactly one of file, kafka, redis_stream, http and syslog is given.
+// A Source is of one of these kinds: exactly one of file, kafka, redis_stream, http, syslog and otlp is given.
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed.
 	File Texts `yaml:"file"`
@@ -112,6 +112,9 @@ type Source struct {
 	// Syslog is the address that accepts lines: udp://host:port, tcp://, tls://, unix:///path for datagrams as with
 	// /dev/log, or unixstream:///path; beyond loopback it needs from, or client certificates.
 	Syslog string `yaml:"syslog"`
+	// OTLP is the address that accepts OpenTelemetry's logs over gRPC and HTTP (POST /v1/logs); beyond loopback it needs
+	// keys with the role send, or client certificates.
+	OTLP string `yaml:"otlp"`
 
 	// Name is the source's name in metrics. Default: its kind and a number.
 	Name string `yaml:"name"`
@@ -135,13 +138,13 @@ type Source struct {
 	Start Start `yaml:"start"`
 	// Late is the source's own lateness, see time.late. Default: 0, that of time.late.
 	Late duration.Duration `yaml:"late"`
-	// Keys is the file of the API keys of an http source. Default: none.
+	// Keys is the file of the API keys of an http or otlp source. Default: none.
 	Keys string `yaml:"keys"`
 	// From lists the addresses and prefixes that may send to a syslog source, see client.trusted_proxies. Default:
 	// everyone, on loopback.
 	From network.List `yaml:"from"`
-	// TLS encrypts an http source, a syslog source of the form tls://, or the connections to a kafka source's own brokers;
-	// for a redis_stream with rediss:// it has the certificates. Default: not encrypted.
+	// TLS encrypts an http or otlp source, a syslog source of the form tls://, or the connections to a kafka source's own
+	// brokers; for a redis_stream with rediss:// it has the certificates. Default: not encrypted.
 	TLS SourceTLS `yaml:"tls"`
 	// Brokers are those of a kafka source, where they are not kafka.brokers. Nothing is written there. Default:
 	// kafka.brokers.
@@ -168,9 +171,9 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
 			"start":   {"file", "kafka", "redis_stream"},
-			"keys":    {"http"},
+			"keys":    {"http", "otlp"},
 			"from":    {"syslog"},
-			"tls":     {"http", "syslog", "kafka", "redis_stream"},
+			"tls":     {"http", "syslog", "kafka", "redis_stream", "otlp"},
 			"brokers": {"kafka"},
 			"sasl":    {"kafka"},
 			"commit":  {"kafka"},
@@ -205,7 +208,7 @@ func (s *Source) checkPatterns(v yamlfile.Value) {
 	}
 }
 
-var kinds = []string{"file", "kafka", "redis_stream", "http", "syslog"}
+var kinds = []string{"file", "kafka", "redis_stream", "http", "syslog", "otlp"}
 
 // checkKind requires exactly one kind.
 func (s *Source) checkKind(v yamlfile.Value) bool {
@@ -239,6 +242,8 @@ func (s *Source) Kind() string {
 		return "redis_stream"
 	case s.HTTP != "":
 		return "http"
+	case s.OTLP != "":
+		return "otlp"
 	}
 	return "syslog"
 }

@@ -123,7 +123,7 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 
 		"enforcer: {crowdsec: {addresses: [edge, ' ']}}":                            `weir.yaml:1:41: the name is empty; write the name of an API key`,
 		"collector: {sources: {file: a.log}}":                                       `weir.yaml:1:22: a map found where a list is expected; write [one, another], or a line with a dash for each`,
-		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source has no kind; add one of file, kafka, redis_stream, http, syslog`,
+		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source has no kind; add one of file, kafka, redis_stream, http, syslog, otlp`,
 		"collector: {sources: [{file: a, kafka: b}]}":                               `weir.yaml:1:40: the source is file already, and kafka as well; make it a source of its own`,
 		"collector: {sources: [{file: a, from: [::1]}]}":                            `weir.yaml:1:39: from has no meaning for a source of the kind file; leave it out`,
 		"collector: {sources: [{syslog: 'udp://[::1]:5514', start: latest}]}":       `weir.yaml:1:59: start has no meaning for a source of the kind syslog; leave it out`,

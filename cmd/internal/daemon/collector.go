@@ -180,7 +180,11 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 	case "redis_stream":
 		of.Ordered, err = redisSource(s, start)
 	case "http":
-		of.HTTP, err = httpSource(p, s)
+		of.HTTP, err = httpSource(p, s, s.HTTP)
+	case "otlp":
+		if of.HTTP, err = httpSource(p, s, s.OTLP); err == nil {
+			of.HTTP.OTLP = true
+		}
 	case "syslog":
 		of.Syslog, err = r.syslogSource(p, s)
 	}
@@ -202,13 +206,13 @@ func (r *RunningCollector) sourceClient(p *Process, s *config.Source) (topic.Log
 	return client, nil
 }
 
-func httpSource(p *Process, s *config.Source) (*listeners.HTTPConfig, error) {
+func httpSource(p *Process, s *config.Source, listen string) (*listeners.HTTPConfig, error) {
 	secure, err := p.serverTLS(s.TLS.Server())
 	if err != nil {
 		return nil, err
 	}
 	known, err := p.keysOf(s.Keys)
-	return &listeners.HTTPConfig{Listen: s.HTTP, TLS: secure, Keys: known, Hosts: p.Config.Hosts}, err
+	return &listeners.HTTPConfig{Listen: listen, TLS: secure, Keys: known, Hosts: p.Config.Hosts}, err
 }
 
 func (r *RunningCollector) syslogSource(p *Process, s *config.Source) (*listeners.SyslogConfig, error) {

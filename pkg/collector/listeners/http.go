@@ -27,6 +27,7 @@ type HTTPConfig struct {
 	TLS    *tls.Config // nil is none
 	Keys   *keys.File  // the clients that may send, by role; nil is everyone
 	Hosts  []string    // names of this machine, besides localhost, that clients without keys may use
+	OTLP   bool        // takes OTLP's logs over gRPC and HTTP, in place of /v1/requests
 }
 
 // An httpSource takes requests that clients post to /v1/requests: one per line, or JSON (see post.each), compressed
@@ -96,14 +97,14 @@ func (h *httpSource) limit(l httpLimits) {
 // Announce does nothing: no requests wait.
 func (h *httpSource) Announce() {}
 
-func (h *httpSource) Status() pipeline.SourceStatus { return h.in.Status("http") }
+func (h *httpSource) Status() pipeline.SourceStatus { return h.in.Status(h.kind()) }
 
 // Run listens until the context is done. Then it answers the clients that have already posted, if Kafka answers in
 // time.
 func (h *httpSource) Run(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", h.config.Listen)
 	if err != nil {
-		return fmt.Errorf("listening for requests: %w", limited.InUse(err, "http of this source in collector.sources"))
+		return fmt.Errorf("listening for requests: %w", limited.InUse(err, h.kind()+" of this source in collector.sources"))
 	}
 	s := incarnation(h.in, listener.Addr().String(), true)
 	defer s.Close()
@@ -141,6 +142,13 @@ func (h *httpSource) server(ctx context.Context) *http.Server {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(h.in.Logger().Handler(), slog.LevelDebug), // any client can cause these
 	}
+	if h.config.OTLP { // gRPC needs HTTP/2
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetHTTP2(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+		server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection}
+	}
 	limited.Track(server)
 	return server
 }
@@ -157,7 +165,8 @@ func (h *httpSource) contained() http.Handler {
 func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 	bounds := limited.Bounds{Connections: h.limits.connections, PerAddress: h.limits.connections / 2}
 	listener = limited.Listen(listener, bounds, func(why error) { h.in.Trouble("connections", why) })
-	h.in.Logger().Info("takes requests", "address", listener.Addr().String(), "path", requestsPath)
+	path, _ := h.path()
+	h.in.Logger().Info("takes requests", "address", listener.Addr().String(), "path", path)
 	var err error
 	if server.TLSConfig != nil {
 		err = server.ServeTLS(listener, "", "")
@@ -213,6 +222,10 @@ func (h *httpSource) count(ctx context.Context, s *pipeline.Stream, p *post) err
 // ServeHTTP answers one request.
 func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = limited.Answer(w)
+	if h.config.OTLP {
+		h.serveOTLP(w, r)
+		return
+	}
 	got, wrong := h.handle(w, r)
 	if wrong == nil {
 		w.Header().Set("Content-Type", "application/json")
@@ -220,17 +233,7 @@ func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 
-	switch wrong.Status {
-	case http.StatusUnauthorized:
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	case http.StatusMethodNotAllowed:
-		w.Header().Set("Allow", http.MethodPost)
-	case http.StatusUnsupportedMediaType:
-		w.Header().Set("Accept-Encoding", "gzip")
-	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "1")
-	}
-
+	h.refuse(w, wrong)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(wrong.Status)
 	json.NewEncoder(w).Encode(wrong)
@@ -247,15 +250,18 @@ func (h *httpSource) handle(w http.ResponseWriter, r *http.Request) (pipeline.Ou
 		return pipeline.Outcome{}, problem(http.StatusUnsupportedMediaType, err)
 	}
 
+	p := newPost(sender, kind == kindJSON, interrupts(w))
+	p.form = fromForm(r)
+	return h.deliver(w, r, p)
+}
+
+// deliver reads the body of a post and waits until it is counted.
+func (h *httpSource) deliver(w http.ResponseWriter, r *http.Request, p *post) (pipeline.Outcome, *httpProblem) {
 	if r.ContentLength > h.limits.bodyBytes {
 		w.Header().Set("Connection", "close") // what follows is not read
 		return pipeline.Outcome{}, h.unread(&http.MaxBytesError{Limit: h.limits.bodyBytes})
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, h.limits.bodyBytes)
-	p := newPost(sender, kind == kindJSON, func() {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the writer of a test has no deadline
-	})
-	p.form = fromForm(r)
 	if err := h.take(p, r); err != nil {
 		return pipeline.Outcome{}, h.unread(err)
 	}
@@ -282,8 +288,7 @@ func (h *httpSource) take(p *post, r *http.Request) (err error) {
 		}
 		return err
 	}
-	// A mistake in the middle must not leave the first half counted.
-	if err := p.each(func([]byte) error { return nil }); err != nil {
+	if err := p.check(); err != nil {
 		return err
 	}
 	if p.joined() {
@@ -305,13 +310,15 @@ func (h *httpSource) take(p *post, r *http.Request) (err error) {
 
 // admit returns the sender of a request, or the reason to refuse it, before its body is read.
 func (h *httpSource) admit(r *http.Request) (sender string, wrong *httpProblem) {
-	if r.URL.Path != requestsPath {
-		return "", problem(http.StatusNotFound, errPath)
+	path, otherwise := h.path()
+	call := h.config.OTLP && isGRPC(r)
+	if r.URL.Path != path && !(call && r.URL.Path == otlpGRPCPath) {
+		return "", problem(http.StatusNotFound, otherwise)
 	}
 	if r.Method != http.MethodPost {
-		return "", problem(http.StatusMethodNotAllowed, errPath)
+		return "", problem(http.StatusMethodNotAllowed, otherwise)
 	}
-	if err := h.pages.Check(r); err != nil {
+	if err := h.pages.Check(r); err != nil && !call { // senders name the service as they like, and no browser calls
 		return "", problem(http.StatusForbidden, err)
 	}
 

@@ -70,7 +70,7 @@ func bodyKind(contentType string) (kind int, err error) {
 	case strings.Contains(sub, "json"): // x-ndjson, jsonl, json-seq
 		return kindLines, nil
 	case strings.Contains(sub, "protobuf"):
-		return 0, fmt.Errorf("%s %w; in OpenTelemetry's exporter otlphttp, set encoding: json", media, errType)
+		return 0, fmt.Errorf("%s %w; in OpenTelemetry's exporter otlphttp, set encoding: json, or send to a source of the kind otlp", media, errType)
 	case strings.Contains(sub, "gzip"):
 		return 0, fmt.Errorf("%s %w, and declare the compression with Content-Encoding: gzip", media, errType)
 	case err != nil:
@@ -113,4 +113,34 @@ func unreadable(got pipeline.Outcome, remedy string) *httpProblem {
 	wrong := problem(http.StatusBadRequest, fmt.Errorf("none of the %d requests could be read: %s", answer.Requests, remedy))
 	wrong.Requests, wrong.Unread = answer.Requests, answer.Unread
 	return wrong
+}
+
+// kind is the source's key in the configuration.
+func (h *httpSource) kind() string {
+	if h.config.OTLP {
+		return "otlp"
+	}
+	return "http"
+}
+
+// path is where requests are posted.
+func (h *httpSource) path() (path string, otherwise error) {
+	if h.config.OTLP {
+		return otlpPath, errOTLPPath
+	}
+	return requestsPath, errPath
+}
+
+// refuse sets the headers that go with a problem.
+func (h *httpSource) refuse(w http.ResponseWriter, wrong *httpProblem) {
+	switch wrong.Status {
+	case http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", http.MethodPost)
+	case http.StatusUnsupportedMediaType:
+		w.Header().Set("Accept-Encoding", "gzip")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	}
 }

@@ -30,6 +30,8 @@ const (
 type post struct {
 	body      []byte
 	json      bool
+	otlp      bool   // the body is one record, of OTLP's logs
+	framed    bool   // the body has a message of gRPC
 	form      bool   // its type is the one that curl sends by itself
 	remedy    string // if none of its requests can be read
 	sender    string
@@ -44,6 +46,13 @@ type post struct {
 
 func newPost(sender string, json bool, interrupt func()) *post {
 	return &post{sender: sender, json: json, interrupt: interrupt, done: make(chan counting, 1)}
+}
+
+// interrupts returns a function that ends the reading of a body.
+func interrupts(w http.ResponseWriter) func() {
+	return func() {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) // the writer of a test has no deadline
+	}
 }
 
 // A counting is the result of a post: its outcome, and nil once Kafka has it.
@@ -65,6 +74,9 @@ var (
 
 // read reads the body of a request.
 func (p *post) read(m *room, r *http.Request, most int64) error {
+	if p.framed {
+		return p.readFrame(m, r, most)
+	}
 	from := io.Reader(r.Body)
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
 	case "", "identity":
@@ -119,7 +131,7 @@ func (p *post) progressed(now time.Time) { p.progress.Store(now.UnixNano()) }
 
 // add gives a record to the stream. Its position is its number.
 func (p *post) add(ctx context.Context, s *pipeline.Stream, record []byte) error {
-	if !p.json && len(record) > logfile.MaxLine {
+	if !p.json && !p.otlp && len(record) > logfile.MaxLine {
 		return s.Lost(ctx, record[:logfile.MaxLine], pipeline.ReasonLong, s.Position()+1)
 	}
 	return s.Add(ctx, record, s.Position()+1)
@@ -134,7 +146,7 @@ var errJoined = errors.New("the body has several lines without a newline between
 // line would read them as one request. The sign is a second time of a request that is not in quotes, behind the request
 // of the first: a client's text is in quotes there.
 func (p *post) joined() bool {
-	if !p.form || p.json || bytes.IndexByte(p.body, '\n') >= 0 {
+	if !p.form || p.json || p.otlp || bytes.IndexByte(p.body, '\n') >= 0 {
 		return false
 	}
 	quotes, begin := 0, 0 // the quotes before, and where the text behind the last one begins
@@ -159,6 +171,8 @@ var logTime = regexp.MustCompile(`^\[\d\d/[A-Z][a-z][a-z]/\d{4}:`)
 // remedies returns what to do if no request of the body can be read.
 func (p *post) remedies() string {
 	switch {
+	case p.otlp:
+		return "set this source's format to that of the records' bodies or attributes"
 	case bytes.HasPrefix(p.body, []byte{0x1f, 0x8b}):
 		return "the body is compressed with gzip: declare that with Content-Encoding: gzip"
 	case p.form && !p.json && bytes.IndexByte(p.body, '\n') < 0:
@@ -168,6 +182,14 @@ func (p *post) remedies() string {
 }
 
 const ownFormat = "set this source's format and envelope to those of your data (weir parse shows how they are read)"
+
+// check returns why the body cannot be read. A mistake in the middle must not leave the first half counted.
+func (p *post) check() error {
+	if p.otlp {
+		return p.checkOTLP()
+	}
+	return p.each(func([]byte) error { return nil })
+}
 
 var errEnough = errors.New("enough")
 
@@ -185,6 +207,9 @@ func (p *post) first(most int) (sample []string) {
 // each calls a function with every record of the body: every line, or every value if the body is JSON; an array's
 // elements are records, and so is the text in a JSON string. It stops at the function's error, or at errNotJSON.
 func (p *post) each(record func([]byte) error) error {
+	if p.otlp {
+		return record(p.body)
+	}
 	if p.json {
 		return eachJSON(p.body, record)
 	}

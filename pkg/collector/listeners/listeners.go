@@ -1,5 +1,6 @@
-// Package listeners has the sources that clients send to: requests posted over HTTP, and lines sent as syslog. Nothing
-// that was sent can be read again: HTTP answers once Kafka has a body, and syslog has no answers.
+// Package listeners has the sources that clients send to: requests posted over HTTP, OpenTelemetry's logs over gRPC and
+// HTTP, and lines sent as syslog. Nothing that was sent can be read again: HTTP and gRPC answer once Kafka has a body, and
+// syslog has no answers.
 //
 // The package bounds what clients may make it keep, and refuses those that may not send. It does not know what a line
 // says.

@@ -5,7 +5,7 @@ import "time"
 // A SourceStatus is the state of a source.
 type SourceStatus struct {
 	Name     string      `json:"source"`
-	Kind     string      `json:"kind"`             // file, kafka, http, syslog
+	Kind     string      `json:"kind"`             // file, kafka, http, syslog, otlp
 	Format   string      `json:"format,omitempty"` // the form of the records, and why it was chosen
 	Logs     []LogStatus `json:"logs"`
 	Read     *ReadFiles  `json:"read,omitempty"`    // of files: those that were read to their end and closed

@@ -41,6 +41,8 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 		l.streams(ctx, s)
 	case "http":
 		l.listens(ctx, thing, "tcp", s.HTTP)
+	case "otlp":
+		l.listens(ctx, thing, "tcp", s.OTLP)
 	case "syslog":
 		scheme, address, _ := strings.Cut(s.Syslog, "://")
 		switch scheme {
