@@ -118,6 +118,13 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 	if address == "" {
 		return
 	}
+	allowed := 0
+	for allowed < 10 && asks("GET /private/once", "alice", "secret") == http.StatusOK {
+		allowed++
+	}
+	if allowed != 5 && rules != "rules for Traefik" { // Traefik does not name requests: it counts each twice
+		t.Errorf("of 5/min, %d requests pass", allowed)
+	}
 	s.order(blocklist.OrderBlock, "user:alice")
 	wait.Until(t, "alice is refused", func() bool { return asks("GET /private/x", "alice", "secret") == http.StatusTooManyRequests })
 	if status := asks("GET /public", "alice", "wrong"); status != http.StatusOK {
