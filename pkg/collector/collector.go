@@ -114,6 +114,8 @@ func (c *Collector) open(in *pipeline.Intake, config *SourceConfig) (pipeline.So
 		return topics.New(in, *config.Kafka)
 	case config.Ordered != nil:
 		return ordered.New(in, c.kept, *config.Ordered)
+	case config.Pipe != nil:
+		return listeners.NewPipe(in, *config.Pipe)
 	case config.HTTP != nil:
 		return listeners.NewHTTP(in, *config.HTTP)
 	case config.Syslog != nil:
@@ -159,7 +161,7 @@ func (c *Collector) Run(ctx context.Context) error {
 func (c *Collector) runSource(ctx context.Context, i int) error {
 	in, s, config := c.intakes[i], c.sources[i], &c.config.Sources[i]
 	return in.Outlive(ctx, "source "+config.Name, func() error { return s.Run(ctx) }, func() error {
-		if config.Syslog != nil { // keep the records that wait in its inbox
+		if config.Syslog != nil || config.Pipe != nil { // keep the records that wait in its inbox
 			return nil
 		}
 		var err error

@@ -44,7 +44,7 @@ type Config struct {
 	pace         *pace.Group   // of the logs; Open makes it
 }
 
-// A SourceConfig describes where requests come from and how they are read. Exactly one of File, Kafka, Ordered, HTTP and
+// A SourceConfig describes where requests come from and how they are read. Exactly one of File, Pipe, Kafka, Ordered, HTTP and
 // Syslog is set.
 type SourceConfig struct {
 	pipeline.IntakeConfig
@@ -52,6 +52,7 @@ type SourceConfig struct {
 	File    *files.Config
 	Kafka   *topics.Config
 	Ordered *ordered.Config // logs that another server keeps in an order
+	Pipe    *listeners.PipeConfig
 	HTTP    *listeners.HTTPConfig
 	Syslog  *listeners.SyslogConfig
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -100,7 +101,8 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 
 // A Source is of one of these kinds: exactly one of file, kafka, redis_stream, http, syslog and otlp is given.
 type Source struct {
-	// File are paths and globs of log files, read from their beginning and followed.
+	// File are paths and globs of log files, read from their beginning and followed; or one named pipe, or - for
+	// standard input.
 	File Texts `yaml:"file"`
 	// Kafka are topics, which a group of collectors reads, or with commit local this collector alone.
 	Kafka Texts `yaml:"kafka"`
@@ -184,6 +186,7 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 		}
 
 		s.checkPatterns(v.Key("file"))
+		s.checkStdin(v)
 		s.checkReading(v)
 		s.checkGuard(v)
 		s.checkTLS(v)
@@ -205,6 +208,28 @@ func (s *Source) checkPatterns(v yamlfile.Value) {
 		if strings.ContainsRune(pattern, '{') && strings.Contains(pattern, ",") {
 			v.Warnf("write a list of patterns, as [access.log, other.log]", "{…} in %s stands for itself", pattern)
 		}
+	}
+}
+
+// Pipe reports whether the source is standard input or a named pipe, which cannot be read again.
+func (s *Source) Pipe() bool {
+	if len(s.File) != 1 {
+		return false
+	}
+	info, err := os.Stat(s.File[0])
+	return s.File[0] == stdin || err == nil && info.Mode()&os.ModeNamedPipe != 0
+}
+
+// stdin is the path of standard input.
+const stdin = "-"
+
+// checkStdin refuses standard input next to files, and a beginning in what cannot be read again.
+func (s *Source) checkStdin(v yamlfile.Value) {
+	switch {
+	case len(s.File) > 1 && slices.Contains(s.File, stdin):
+		v.Key("file").Faultf("make it a source of its own", "standard input is named next to files")
+	case s.Pipe() && v.Has("start"):
+		v.Key("start").Faultf("leave it out", "start has no meaning for a pipe, which cannot be read again")
 	}
 }
 

@@ -170,7 +170,11 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 	start := pipeline.Start{Latest: s.Start.Latest, Before: s.Start.Before}
 	switch s.Kind() {
 	case "file":
-		of.File = &files.Config{Patterns: s.File, Start: start}
+		if s.Pipe() {
+			of.Pipe = &listeners.PipeConfig{Path: s.File[0]}
+		} else {
+			of.File = &files.Config{Patterns: s.File, Start: start}
+		}
 	case "kafka":
 		of.Kafka = &topics.Config{Topics: s.Kafka, Start: start}
 		if !s.Local() {

@@ -146,7 +146,7 @@ func noFile(path string, info os.FileInfo) error {
 	case os.ModeDir:
 		return fmt.Errorf("%s is a directory: name the files in it, as %s", path, filepath.Join(path, "*.log"))
 	case os.ModeNamedPipe:
-		return fmt.Errorf("%s is a named pipe, which cannot be read again: send its content with a program, as in weir send --http, or use a syslog source", path)
+		return fmt.Errorf("%s is a named pipe, which cannot be read again: give it a source of its own, and restart the collector if it was made after the start", path)
 	}
 	return fmt.Errorf("%s is no regular file", path)
 }

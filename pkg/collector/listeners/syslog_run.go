@@ -41,63 +41,10 @@ func (s *syslogSource) Run(ctx context.Context) error {
 		}
 	})
 
-	failed := pipeline.Contained(func() error { return s.feed(reading, work, stream) })
+	failed := pipeline.Contained(func() error { return s.feed().run(reading, work, stream) })
 	stop()
 	running.Wait()
 	return errors.Join(err, failed)
-}
-
-// feed gives the records of the inbox to the stream until ctx is done; then it waits for Kafka to acknowledge them
-// until work is done.
-func (s *syslogSource) feed(ctx, work context.Context, to *pipeline.Stream) error {
-	left := 0 // records that were taken and not counted
-	var err error
-	for err == nil && ctx.Err() == nil {
-		if taken := s.inbox.take(); len(taken.ends) > 0 {
-			left, err = count(work, to, taken)
-		} else {
-			err = to.Wait(ctx, s.inbox.more)
-		}
-	}
-
-	if ctx.Err() == nil {
-		return fmt.Errorf("counting syslog: %w", err)
-	}
-	if left == 0 { // else the second context is done already
-		left, err = count(work, to, s.inbox.take())
-	}
-	if err == nil {
-		err = to.Drain(work)
-	}
-	if err != nil {
-		s.in.Logger().Error("Kafka did not acknowledge the last lines: they may be lost", "lines not counted", left, "cuts not acknowledged", to.InFlight(), "why", err)
-	}
-
-	return nil
-}
-
-// count gives the taken records to the stream. It returns how many are left after an error.
-func count(ctx context.Context, to *pipeline.Stream, taken records) (left int, err error) {
-	left = len(taken.ends)
-	to.SetLag(int64(left))
-	learnSyslog(to, taken)
-	err = taken.each(func(record []byte, why pipeline.Reason) (err error) {
-		message := messageOf(record, to)
-		// A client must not be able to make its requests too long to be counted.
-		if why == pipeline.Counted || why == pipeline.ReasonLong && to.Reads(message) {
-			err = to.Add(ctx, message, to.Position()+1)
-		} else {
-			err = to.Lost(ctx, record, why, to.Position()+1)
-		}
-		if err == nil {
-			left--
-			to.SetLag(int64(left))
-		}
-		return err
-	})
-
-	to.Show()
-	return left, err
 }
 
 var cee = []byte("@cee:")
@@ -128,23 +75,9 @@ func messageOf(record []byte, to *pipeline.Stream) []byte {
 	return message
 }
 
-// learnSyslog finds out the form from the taken records, where it is not known.
-func learnSyslog(to *pipeline.Stream, taken records) {
-	if !to.Learns() {
-		return
-	}
-	var sample []string
-	_ = taken.each(func(record []byte, why pipeline.Reason) error {
-		if why == pipeline.Counted {
-			sample = append(sample, string(cutSyslog(record)))
-		}
-		if len(sample) == pipeline.SampleLines {
-			return errEnough
-		}
-		return nil
-	})
-
-	to.Learn(sample, nil)
+// feed is what brings the records of the inbox to the stream.
+func (s *syslogSource) feed() feed {
+	return feed{in: s.in, inbox: s.inbox, what: "syslog", message: messageOf, sample: cutSyslog}
 }
 
 // inSources is the setting of the address.

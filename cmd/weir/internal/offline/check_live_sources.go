@@ -21,7 +21,11 @@ import (
 // brokers of its own. kafka checks the other topics.
 func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 	thing := "source " + s.Name
-	for _, pattern := range s.File {
+	patterns := s.File
+	if s.Pipe() { // to open it would take lines from it
+		patterns = nil
+	}
+	for _, pattern := range patterns {
 		found, files, err := readable(pattern)
 		if err == nil {
 			var format string
