@@ -45,6 +45,7 @@ type Judge struct {
 	keys     []byte
 	masked   request.Request
 	masks    []byte // texts of masked
+	secrets  []shownSecret
 }
 
 // NewJudge makes a Judge of the set.

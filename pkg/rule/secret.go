@@ -191,16 +191,24 @@ func (j *Judge) Hide(b []byte, value string) (grown []byte, hidden string) {
 // shortSecret is the length below which a value is not searched in other texts.
 const shortSecret = 3
 
+// A shownSecret is the value of a secret field of a request that is shown.
+type shownSecret struct{ name, value string }
+
 // Masked is a request to be stored or shown: without the values of secret fields in its user, path, query and agent. It
 // is r itself where there are none, and else valid until the next call. Further fields stay as they are.
 func (j *Judge) Masked(r *request.Request) *request.Request {
 	shown := r
-	j.masks = j.masks[:0]
+	j.masks, j.secrets = j.masks[:0], j.secrets[:0]
 	for _, name := range j.set.hides {
-		value := secretOf(r, name)
-		if value == "" || r.Take != nil && isHidden(value) {
-			continue
+		if value := secretOf(r, name); value != "" && (r.Take == nil || !isHidden(value)) {
+			j.secrets = append(j.secrets, shownSecret{name, value})
 		}
+	}
+	// A secret may be a part of another one, whose rest would be shown if that part were masked first.
+	slices.SortStableFunc(j.secrets, func(a, b shownSecret) int { return len(b.value) - len(a.value) })
+
+	for _, one := range j.secrets {
+		name, value := one.name, one.value
 		texts := [...]string{shown.User, shown.Path, shown.Query, shown.Agent}
 		for i, text := range texts {
 			if i == 0 && name != "user" {

@@ -120,6 +120,20 @@ func TestShownRequestsHaveNoSecrets(t *testing.T) {
 	}
 }
 
+// A secret that is a part of another one does not keep that one from being hidden.
+func TestSecretsWithinSecretsAreHidden(t *testing.T) {
+	judge := mustParse(t, "secret_file: testdata/hash.key\nrules: [{name: a, key: http_x_api_key, limits: [1/min], secret: true}, {name: b, key: [query, cookie_session], limits: [1/min], secret: true}]").NewJudge()
+	r := withSecret()
+	r.Fields = append(r.Fields, request.Field{Name: "cookie_session", Value: "my live key-17 and more"})
+	r.Path, r.Query, r.Agent = "/a", "live key-17&my-other-secret", "curl my live key-17 and more"
+	if m := judge.Masked(r); m.Query != hashed("live key-17&my-other-secret") || m.Agent != "curl ***" {
+		t.Errorf("%s ? %s", m.Query, m.Agent)
+	}
+	if n := testing.AllocsPerRun(200, func() { judge.Masked(r) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // Records of attempts have hashes instead of values, and hashes are not hashed again. In a log they are values.
 func TestHashesInAttemptsStay(t *testing.T) {
 	judge := mustParse(t, "secret_file: testdata/hash.key\nrules: [{name: refused, match: verdict == \"refused\", key: user, limits: [1/min], secret: true}, {name: log, key: user, limits: [1/min], secret: true}]").NewJudge()
