@@ -177,6 +177,7 @@ func (e *Enforcer) allKeys(ctx context.Context, rules []*inline.Rule, look func(
 	case len(rules) == 0:
 		return true, nil
 	case e.memory != nil:
+		defer e.SearchTurn()()
 		e.memory.All(rules, look)
 		return true, nil
 	case e.storeAway():

@@ -133,6 +133,7 @@ type Enforcer struct {
 	exporting  *limited.Places // places for exports of events
 	catchingUp *limited.Places // places for answers with many changes
 	turns      turns
+	searches   turns
 	tally      *tally.Tally
 	day        day
 	delta      delta
@@ -160,7 +161,7 @@ func Open(c Config) (*Enforcer, error) {
 		config: c, plain: anyEdge(c.Refusal),
 		faults: telemetry.NewFaults(c.Logger), commands: newCommands(c.HitsPartitions), ending: make(chan struct{}), serving: make(chan struct{}),
 		patience: usualPatience, pages: c.pages(), finding: limited.NewPlaces(maxFinding), replaying: limited.NewPlaces(1), listing: limited.NewPlaces(maxListing),
-		exporting: limited.NewPlaces(maxExporting), catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(), tally: tally.New(c.Now()),
+		exporting: limited.NewPlaces(maxExporting), catchingUp: limited.NewPlaces(maxCatchingUp), turns: newTurns(), searches: newTurns(), tally: tally.New(c.Now()),
 		leases: leases{seed: maphash.MakeSeed()},
 	}
 

@@ -44,7 +44,9 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	now := e.config.Now().UnixMilli()
 	answer := found{Key: q.key, Entries: []*refusingEntry{}, Orders: []*blocklist.Entry{}}
+	end := e.SearchTurn()
 	page, more := q.page(e.config.Set, now)
+	end()
 
 	// Blocks by hand are shown with the verdicts: both refuse. Allows and pauses are apart.
 	for _, one := range page {
@@ -69,6 +71,10 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 	writeJSON(hurry(w), http.StatusOK, answer)
 	return nil
 }
+
+// SearchTurn waits for a turn to look through the list, so that checks keep half of the processors for any number of
+// searches. It returns the function that ends the turn.
+func (e *Enforcer) SearchTurn() (end func()) { return e.searches.take() }
 
 // mayFind waits for a free place for a search.
 func (e *Enforcer) mayFind(r *http.Request) (leave func(), err error) {

@@ -131,6 +131,7 @@ func (e *Enforcer) refusing(most int, rule string, now int64) []*entryNumbers {
 	first := best[found]{most: most, compare: func(a, b found) int {
 		return cmp.Or(cmp.Compare(b.LastMinute, a.LastMinute), cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Last, a.Last), cmp.Compare(a.held.Key(), b.held.Key()))
 	}}
+	defer e.SearchTurn()()
 	for held := range e.config.Set.Held(now) {
 		if rule != "" && rule != held.Rule() {
 			continue

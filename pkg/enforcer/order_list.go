@@ -121,8 +121,7 @@ func (e *Enforcer) listOf(o *ordering, kind blocklist.Kind, q *orderRequest) (or
 
 // compare looks at the list: which manual entries the targets have, and in a preview which entries are within them.
 func (e *Enforcer) compare(o *ordering, q *orderRequest, targets *targets, answer *listed) {
-	e.turns.acquire()
-	defer e.turns.release()
+	defer e.SearchTurn()()
 	for held := range e.config.Set.Held(o.now) {
 		if held.Kind() == blocklist.OrderBlock || held.Kind() == blocklist.OrderAllow {
 			order := held.Order()

@@ -10,8 +10,9 @@ import (
 )
 
 // Turns bound the goroutines that make lists at the same time, so that checks keep half of the processors for any
-// number of list requests. A turn is given up while the list is sent, so slow readers delay no other client. Nil has no
-// bound.
+// number of list requests. A turn is given up while the list is sent, so slow readers delay no other client. Searches
+// have turns of their own: each keeps its turn until it has looked through all, and lists do not wait for that. Nil has
+// no bound.
 type turns chan struct{}
 
 // entriesATurn is how many entries are read before others get a turn.
@@ -29,6 +30,12 @@ func (t turns) release() {
 	if t != nil {
 		<-t
 	}
+}
+
+// take waits for a turn, and returns the function that ends it.
+func (t turns) take() (end func()) {
+	t.acquire()
+	return t.release
 }
 
 // pass gives others a turn first.

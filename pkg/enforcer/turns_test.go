@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -165,5 +166,49 @@ func TestExportsHaveTheirOwnPlaces(t *testing.T) {
 		for range test.taken.All() {
 			leave()
 		}
+	}
+}
+
+// Searches take turns of their own, so that checks keep half of the processors. Lists do not wait for them.
+func TestSearchesTakeTurns(t *testing.T) {
+	r := start(t, list(t, ofIP("203.0.113.7")), func(c *Config) { c.Keys = nil })
+	for range cap(r.searches) {
+		r.searches.acquire()
+	}
+	ended := make(chan string)
+	for i, path := range []string{"/v1/find?key=203.0.113.7", "/v1/numbers?entries=1"} {
+		go func() {
+			w := httptest.NewRecorder()
+			r.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://localhost"+path, http.NoBody))
+			ended <- fmt.Sprint(path, " ", w.Code)
+		}()
+		for r.finding.Taken() <= i {
+			select {
+			case one := <-ended:
+				t.Fatal("it did not wait: " + one)
+			default:
+				runtime.Gosched()
+			}
+		}
+	}
+	if got := r.get("/v1/blocklist"); got.status != 200 {
+		t.Errorf("the list: %d", got.status)
+	}
+	select {
+	case one := <-ended:
+		t.Error("it did not wait: " + one)
+	default:
+	}
+
+	for range cap(r.searches) {
+		r.searches.release()
+	}
+	for range 2 {
+		if one := <-ended; !strings.HasSuffix(one, " 200") {
+			t.Error(one)
+		}
+	}
+	if len(r.searches) != 0 {
+		t.Errorf("%d turns are kept", len(r.searches))
 	}
 }

@@ -95,10 +95,7 @@ func (e *Enforcer) readWhatIf(values url.Values) (q whatif.Question, err error) 
 		return q, problemf(http.StatusBadRequest, "since is up to %d days ago, not %q", longestSince/(24*time.Hour), values.Get("since"))
 	}
 	q.Fingerprint = rules.Fingerprint()
-	q.Turn = func() func() {
-		e.turns.acquire()
-		return e.turns.release
-	}
+	q.Turn = e.turns.take
 	return q, nil
 }
 

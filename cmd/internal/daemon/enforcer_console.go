@@ -31,6 +31,7 @@ func (r *RunningEnforcer) mountConsole() {
 		Set: r.set, Rules: r.Rules, Refuses: r.Refuses, API: r.Enforcer, As: enforcer.As, Keys: r.keys, ReadOnly: !actions,
 		Admit:  func(q *http.Request) (string, error) { return r.Admit(q, keys.Read) },
 		Client: func(q *http.Request) netip.Addr { return r.Caller(q) },
+		Turn:   r.SearchTurn,
 		Person: r.person(), Provider: consoleProvider(&c.Enforcer.ConsoleOIDC), Redirect: c.Enforcer.ConsoleOIDC.Redirect,
 		Parts: r.consoleParts(), Ending: r.Ending(), Version: telemetry.Version(), Logger: p.Logger,
 	})

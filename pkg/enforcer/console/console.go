@@ -51,6 +51,8 @@ type Config struct {
 	As  func(ctx context.Context, name string, role keys.Role) context.Context
 	// Admit returns the name of a caller without a session who may read, or an error with the reason.
 	Admit func(r *http.Request) (name string, err error)
+	// Turn waits for a turn to look through the list, and returns the function that ends it. It may be nil.
+	Turn func() (end func())
 	// Client returns the address that log-ins are logged with.
 	Client func(r *http.Request) netip.Addr
 	// Person returns the user of this machine who sends a request over the enforcer's socket; nil where there is no socket.
@@ -107,6 +109,9 @@ const (
 func New(c Config) *Console {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Turn == nil {
+		c.Turn = func() func() { return func() {} }
 	}
 	console := &Console{config: c, mux: http.NewServeMux(), sessions: newSessions(c.Keys, c.Now), links: &links{now: c.Now, all: map[[sha256.Size]byte]link{}}, delayed: make(chan struct{}, maxDelayed), faults: telemetry.NewFaults(c.Logger),
 		asking: limited.NewPlaces(maxAsking), searching: limited.NewPlaces(maxSearching), streaming: limited.NewPlaces(maxStreaming), following: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}

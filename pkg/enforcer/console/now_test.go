@@ -34,6 +34,21 @@ func keysOf(body string) (all []string) {
 	return all
 }
 
+// A search of the list waits for its turn, and gives it back.
+func TestSearchesTakeTurns(t *testing.T) {
+	s := newStand(t, false)
+	taken, kept := 0, 0
+	s.config.Turn = func() func() {
+		taken++
+		kept++
+		return func() { kept-- }
+	}
+	s.start()
+	if status, _, _ := s.get("/console/?q=203"); status != http.StatusOK || taken != 1 || kept != 0 {
+		t.Errorf("%d, %d turns, %d of them kept", status, taken, kept)
+	}
+}
+
 // Filters select by key, prefix, field, rule, mode and kind, alone and together.
 func TestFilters(t *testing.T) {
 	shadow := verdict("scraper", "203.0.113.77", map[string]string{"ip": "203.0.113.77"})

@@ -208,6 +208,7 @@ func (c *Console) search(q *query, now int64) *found {
 	var first []ranked // a heap would cost more: most entries are older than all that it has
 	var oldest place
 	grouping := newGrouping(q.Group)
+	defer c.config.Turn()()
 	for h := range c.config.Set.Held(now) {
 		s := subject{h.Rule(), h.KeyBytes(), h.Shadow(), h.Kind()}
 		if !q.wants(s) || q.scope != "" && !q.fields(h.Entry()) {
