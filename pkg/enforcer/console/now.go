@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weir/internal/keytext"
+	"weir/internal/limited"
 	"weir/pkg/blocklist"
 )
 
@@ -106,11 +107,16 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error 
 	return nil
 }
 
-// place waits for a place for a search.
-func (c *Console) place(r *http.Request) (leave func(), err error) {
+// inLine waits for one of a few places, so that someone who asks all the time does not keep others out.
+func inLine(r *http.Request, places *limited.Places) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
-	leave, ok := c.searching.Take(ctx, r)
+	return places.Take(ctx, r)
+}
+
+// place waits for a place for a search.
+func (c *Console) place(r *http.Request) (leave func(), err error) {
+	leave, ok := inLine(r, c.searching)
 	if !ok {
 		return nil, problem{http.StatusServiceUnavailable, "Too many others search just now. Load the page again."}
 	}

@@ -33,7 +33,7 @@ func (c *Console) beginAt(next string) string {
 // beginOIDC sends a browser to the provider.
 func (c *Console) beginOIDC(w http.ResponseWriter, r *http.Request) {
 	next := nextOf(r.URL.Query().Get("next"))
-	leave, ok := c.asking.TryTake(r)
+	leave, ok := inLine(r, c.asking)
 	if !ok {
 		c.showLogin(w, r, http.StatusServiceUnavailable, next, "Too many log-ins at the same time. Try again.")
 		return
@@ -50,7 +50,7 @@ func (c *Console) beginOIDC(w http.ResponseWriter, r *http.Request) {
 
 // endOIDC begins the session of a person who comes back from the provider.
 func (c *Console) endOIDC(w http.ResponseWriter, r *http.Request) {
-	leave, ok := c.asking.TryTake(r)
+	leave, ok := inLine(r, c.asking)
 	if !ok {
 		c.showLogin(w, r, http.StatusServiceUnavailable, "", "Too many log-ins at the same time. Try again.")
 		return

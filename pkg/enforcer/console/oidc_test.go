@@ -253,6 +253,41 @@ func TestHostileAnswersOfAProvider(t *testing.T) {
 	}
 }
 
+// A log-in waits while others ask the provider: strangers who ask all the time do not keep people out.
+func TestLogInsWaitForTheirTurn(t *testing.T) {
+	p := newStandIn(t)
+	asked, let := make(chan struct{}), make(chan struct{})
+	p.token = func(w http.ResponseWriter, _ *http.Request) bool {
+		select {
+		case asked <- struct{}{}:
+		case <-let: // it asks again in another way
+		}
+		<-let
+		http.Error(w, `{"error":"invalid_grant"}`, http.StatusBadRequest)
+		return true
+	}
+	s, _ := p.with(newStand(t, true))
+	s.start()
+	back := p.begin(s, "/console/")
+	var strangers sync.WaitGroup
+	for range 16 {
+		strangers.Go(func() { s.get(back) })
+		<-asked
+	}
+
+	began := make(chan int, 1)
+	strangers.Go(func() {
+		status, _, _ := s.get("/console/login/oidc")
+		began <- status
+	})
+	s.get("/console/login")
+	close(let)
+	if status := <-began; status != http.StatusSeeOther {
+		t.Errorf("a log-in among those of strangers: %d", status)
+	}
+	strangers.Wait()
+}
+
 // A provider that is away, or that names another issuer or an address without encryption, begins no log-in.
 func TestHostileDiscovery(t *testing.T) {
 	for name, test := range map[string]struct {
