@@ -237,7 +237,9 @@ func (l *lab) partition() *partition {
 	commits := position.NewCommits(context.Background(), func(context.Context, int64) error { return nil })
 	l.t.Cleanup(commits.Close)
 	l.log = &labLog{lab: l, most: 1 + l.r.IntN(30)}
-	return l.agg.newPartition(0, l.log, commits)
+	p := l.agg.newPartition(0, l.log, commits)
+	p.keptClear = 0
+	return p
 }
 
 // takes is a partition that is taken.

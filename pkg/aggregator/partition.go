@@ -22,6 +22,8 @@ type partition struct {
 	list     *publishing.List
 	hotShare func() int // how many windows may be hot
 
+	keptClear time.Duration // for how long a clear window stays in memory: its key may come back
+
 	number  int
 	logger  *slog.Logger
 	faults  *telemetry.Faults
@@ -115,6 +117,7 @@ func (p *partition) turn(ctx context.Context) error {
 		return err
 	}
 
+	p.windows.Forget(p.counter.reached - (p.config.Late + p.keptClear).Milliseconds())
 	idle := len(records) == 0
 	for _, do := range []func(context.Context, bool) error{p.save, p.publishAgain, p.sweepOn, p.mark, p.noteProgress} {
 		if err := do(ctx, idle); err != nil && !p.outage.begin(err) {

@@ -3,7 +3,7 @@
 // A Set finds windows in memory, reads those that are wanted, keeps the hits that wait for these, and writes back those
 // that changed, in the order of their first change. New gets the number of hot windows. There are also the evicted ones
 // that are not written yet, and those that are not read yet. They have no bound here: the owner of the partition stops
-// counting while they are too many. A hot window takes 128 bytes, its name and its hits. A Saver writes a checkpoint when
+// counting while they are too many. A hot window takes 128 bytes, 40 of what finds it, and its hits. A Saver writes a checkpoint when
 // all changes before it are safe, and a Sweep deletes clear windows from the store. An Owned partition of the store is
 // written with a fence, so that only its owner can write.
 //
@@ -17,8 +17,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"weir/internal/store"
 	"weir/pkg/window"
@@ -36,17 +34,14 @@ const (
 
 // A Set has the windows that are in memory: the hot ones, as many as New was given; those that were pushed out and
 // are not written yet; and those that are not read yet.
-//
-// A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
-// since its last move. So a window that is found again and again does not touch the list.
 type Set struct {
 	WriteKeys int // changed windows written by one call
 
 	own      *Owned
 	notices  Notices
-	hot      *simplelru.LRU[*Window, struct{}]
+	hot      ring
 	size     int
-	added    uint32             // how many windows were, going round
+	added    int                // windows since Forget looked last
 	table    table              // of the hot ones
 	name     []byte             // of one that is sought elsewhere
 	leaving  map[string]*Window // evicted, and not written yet or needed by the batches at hand
@@ -78,13 +73,12 @@ type Notices struct {
 // New makes the set of windows of a partition in the store. At most size of them are hot.
 func New(size int, own *Owned, notices Notices) *Set {
 	size = max(size, SmallestSize)
-	h := &Set{own: own, notices: notices, size: size, table: newTable(), WriteKeys: writeKeys, leaving: map[string]*Window{}, unloaded: map[string]*Window{}}
-	h.hot, _ = simplelru.NewLRU(h.size, h.push) // it fails for sizes below 1 only
-	return h
+	return &Set{own: own, notices: notices, size: size, table: newTable(), WriteKeys: writeKeys, leaving: map[string]*Window{}, unloaded: map[string]*Window{}}
 }
 
-// push is called with a window that is pushed out.
-func (h *Set) push(w *Window, _ struct{}) {
+// pushOut pushes the window out that the ring chooses.
+func (h *Set) pushOut() {
+	w := h.hot.pushOut()
 	w.evicted = true
 	h.table.remove(w)
 	h.leaving[w.Name] = w
@@ -104,9 +98,9 @@ func (h *Set) Settle() {
 
 // Resize has another number of windows be hot.
 func (h *Set) Resize(size int) {
-	if size = max(size, SmallestSize); size != h.size {
-		h.size = size
-		h.hot.Resize(size)
+	h.size = max(size, SmallestSize)
+	for h.hot.len() > h.size {
+		h.pushOut()
 	}
 }
 
@@ -125,7 +119,9 @@ func (h *Set) peekHot(name string) *Window {
 // FindHashed returns the window of a rule and a key that is in memory, or nil, by the hash of both.
 func (h *Set) FindHashed(hash uint64, rule string, key []byte) (w *Window, hot bool) {
 	if w := h.table.find(hash, rule, key); w != nil {
-		h.ask(w)
+		if !w.asked {
+			w.asked = true
+		}
 		return w, true
 	}
 	h.name = append(append(append(h.name[:0], rule...), '/'), key...)
@@ -135,14 +131,6 @@ func (h *Set) FindHashed(hash uint64, rule string, key []byte) (w *Window, hot b
 		return w, true
 	}
 	return h.unloaded[string(h.name)], false
-}
-
-// ask notes that a hot window is wanted.
-func (h *Set) ask(w *Window) {
-	if h.added-w.moved > uint32(h.size/8) {
-		h.hot.Get(w)
-		w.moved = h.added
-	}
 }
 
 // Want returns a new window that is to be read.
@@ -155,10 +143,31 @@ func (h *Set) Want(name string, rule *Rule) *Window {
 }
 
 func (h *Set) add(w *Window) {
+	if h.hot.len() >= h.size {
+		h.pushOut()
+	}
 	h.added++
-	w.evicted, w.moved = false, h.added
+	w.evicted = false
 	h.table.add(w)
-	h.hot.Add(w, struct{}{})
+	h.hot.add(w)
+}
+
+// looks is how many windows Forget looks at and keeps for each one that was added: all while a third as many are added.
+const looks = 3
+
+// Forget drops windows that nothing waits for: they are written, and have been clear since an instant, by the time of
+// their hits. The store still has them. It looks at a few for each one that was added since the last call. No batches may
+// be at hand.
+func (h *Set) Forget(clear int64) {
+	h.hot.forget(min(looks*h.added, h.hot.len()), func(w *Window) bool {
+		if w.dirty || w.Rule.Policy.Clear(&w.State) > clear {
+			return false
+		}
+		w.evicted = true
+		h.table.remove(w)
+		return true
+	})
+	h.added = 0
 }
 
 // Change notes that a window is about to change.
@@ -321,11 +330,11 @@ func (h *Set) Has(name string) bool {
 	return leaving || unloaded
 }
 
-// Hot are the hot windows, those first that were not asked for for longest.
-func (h *Set) Hot() []*Window { return h.hot.Keys() }
+// Hot are the hot windows. The slice is valid until the next change of the set.
+func (h *Set) Hot() []*Window { return h.hot.windows }
 
 // Len is how many windows are hot.
-func (h *Set) Len() int { return h.hot.Len() }
+func (h *Set) Len() int { return h.hot.len() }
 
 // Leaving is how many evicted windows wait to be written.
 func (h *Set) Leaving() int { return len(h.leaving) }
