@@ -122,6 +122,11 @@ func (e *Enforcer) Asked(rule, entry string) {
 	}
 }
 
+// RefusedBy returns how many requests an entry with that id has refused here, about.
+func (e *Enforcer) RefusedBy(id string) int64 {
+	return e.tally.Of([]byte(id), e.config.Now().UnixMilli()).Refused
+}
+
 // refusing returns the active entries that refuse most: those of the last minute first.
 func (e *Enforcer) refusing(most int, rule string, now int64) []*entryNumbers {
 	type found struct {

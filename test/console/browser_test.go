@@ -62,7 +62,7 @@ func newStandWith(t *testing.T, change func(address string, c *pages.Config), en
 	set := running.List(1, entries...)
 	e, err := running.StartEnforcerWith(running.Folder(t), known, set, func(e *running.Enforcer) {
 		config := pages.Config{
-			Set: set, Rules: e.Rules, Refuses: e.Refuses, API: withAnswers(e.Enforcer), As: enforcer.As, Keys: known, Ending: e.Ending(), Version: "test", Logger: slog.New(slog.DiscardHandler),
+			Set: set, Rules: e.Rules, Refuses: e.Refuses, Refused: e.RefusedBy, API: withAnswers(e.Enforcer), As: enforcer.As, Keys: known, Ending: e.Ending(), Version: "test", Logger: slog.New(slog.DiscardHandler),
 			Admit:  func(r *http.Request) (string, error) { return e.Admit(r, keys.Read) },
 			Client: func(r *http.Request) netip.Addr { return e.Caller(r) },
 		}

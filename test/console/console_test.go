@@ -26,6 +26,8 @@ func TestAPersonLetsAKeyIn(t *testing.T) {
 
 	s.until("the page counts the refusals", `document.querySelector("[data-figure=refused]").textContent !== "0"`)
 
+	s.until("its row too", `[...document.querySelectorAll("#list tbody tr")].some((tr) => tr.textContent.includes("203.0.113.200") && Number(tr.querySelector("[data-f=refused]").textContent) > 0)`)
+
 	s.do("its page", clickPath(`//td/a[text()="203.0.113.200"]`), shows("h1.mono"))
 	s.screenshot("key")
 	const form = `//form[.//input[@value="unblock"]]`

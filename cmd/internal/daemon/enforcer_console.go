@@ -28,7 +28,7 @@ func (r *RunningEnforcer) mountConsole() {
 	}
 
 	pages := console.New(console.Config{
-		Set: r.set, Rules: r.Rules, Refuses: r.Refuses, API: r.Enforcer, As: enforcer.As, Keys: r.keys, ReadOnly: !actions,
+		Set: r.set, Rules: r.Rules, Refuses: r.Refuses, Refused: r.RefusedBy, API: r.Enforcer, As: enforcer.As, Keys: r.keys, ReadOnly: !actions,
 		Admit:  func(q *http.Request) (string, error) { return r.Admit(q, keys.Read) },
 		Client: func(q *http.Request) netip.Addr { return r.Caller(q) },
 		Turn:   r.SearchTurn,

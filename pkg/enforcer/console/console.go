@@ -63,6 +63,8 @@ type Config struct {
 	// ReturnPath.
 	Provider *provider.Provider
 	Redirect string
+	// Refused returns how many requests an entry with that id has refused; nil: the list does not show it.
+	Refused func(id string) int64
 	// ReadOnly offers no actions.
 	ReadOnly bool
 
@@ -138,14 +140,15 @@ func (c *Console) routes() {
 	}
 	c.mux.HandleFunc("POST "+root+"act", c.act)
 	for path, page := range map[string]page{
-		"GET " + root + "{$}":    c.now,
-		"GET " + root + "live":   c.live,
-		"GET " + root + "key":    c.key,
-		"GET " + root + "rules":  c.rules,
-		"GET " + root + "whatif": c.whatIf,
-		"GET " + root + "parts":  c.parts,
-		"GET " + root + "audit":  c.audit,
-		"GET " + root + "events": c.export,
+		"GET " + root + "{$}":     c.now,
+		"GET " + root + "live":    c.live,
+		"GET " + root + "refused": c.refused,
+		"GET " + root + "key":     c.key,
+		"GET " + root + "rules":   c.rules,
+		"GET " + root + "whatif":  c.whatIf,
+		"GET " + root + "parts":   c.parts,
+		"GET " + root + "audit":   c.audit,
+		"GET " + root + "events":  c.export,
 	} {
 		c.mux.HandleFunc(path, c.read(page))
 	}

@@ -215,7 +215,7 @@ func (f *feed) shown(last map[string]*blocklist.Entry, order []string) *change {
 		case len(c.Rows) == pageRows:
 			c.Left++
 		default:
-			c.Rows = append(c.Rows, rowOf(e, now, lets))
+			c.Rows = append(c.Rows, f.console.row(e, now, lets))
 		}
 	}
 	if len(c.Rows)+len(c.Gone) == 0 {

@@ -29,6 +29,7 @@ type nowView struct {
 	Most    []*refusedKey
 	Refused bool   // the page shows the keys that are refused most, and no list
 	Live    string // where the page's script gets changes; empty on later pages
+	Sorted  string // the entries that refuse most; empty where that is not known
 	Next    string // the next page
 	First   string // the first page, on later ones
 	AsOf    string
@@ -84,7 +85,7 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error 
 	}
 	lets := shown.Totals.lets
 	for _, e := range result.entries {
-		shown.Rows = append(shown.Rows, rowOf(e, now, lets))
+		shown.Rows = append(shown.Rows, c.row(e, now, lets))
 	}
 	for _, g := range result.groups {
 		shown.Sums = append(shown.Sums, q.sum(g))
@@ -96,6 +97,11 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		shown.First = address
 	case q.Group == "":
 		shown.Live = q.live(version)
+	}
+	if c.config.Refused != nil {
+		values := q.values()
+		values.Set("group", byRefused)
+		shown.Sorted = root + "?" + values.Encode()
 	}
 	if result.next != "" {
 		values := q.values()

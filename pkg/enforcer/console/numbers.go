@@ -90,6 +90,20 @@ func (c *Console) hour(r *http.Request, v *visitor) *figures {
 	return c.figures.last
 }
 
+// refused answers the script of the page Now: how many requests the entries with these ids have refused.
+func (c *Console) refused(w http.ResponseWriter, r *http.Request, _ *visitor) error {
+	ids := r.URL.Query()["id"]
+	if c.config.Refused == nil || len(ids) > pageRows {
+		return problem{http.StatusBadRequest, fmt.Sprintf("This is for at most %d entries.", pageRows)}
+	}
+	refused := make(map[string]string, len(ids))
+	for _, id := range ids {
+		refused[id] = grouped(int(c.config.Refused(id)))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(refused)
+}
+
 // byRefused is the group of the keys that are refused most.
 const byRefused = "refused"
 

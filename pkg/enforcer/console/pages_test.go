@@ -2,7 +2,9 @@ package console_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -246,6 +248,36 @@ func TestRefusedRequestsAreShown(t *testing.T) {
 		if status, body, _ := s.get(path); status != http.StatusOK || strings.Contains(body, "data-figure") || strings.Contains(body, "Blocked today") {
 			t.Errorf("%s of an enforcer without numbers: %d %s", path, status, body)
 		}
+	}
+}
+
+// The list has how many requests each entry has refused, a link that sorts by it, and an answer for the script.
+func TestTheListShowsWhatEntriesRefuse(t *testing.T) {
+	one := ofIP("203.0.113.7")
+	s := newStand(t, false, one, ofIP("203.0.113.8"))
+	s.config.Refused = func(id string) int64 { return map[string]int64{one.ID: 4321}[id] }
+	s.start()
+	_, body, _ := s.get("/console/?q=203.0.113.")
+	for _, want := range []string{`data-f="refused">4,321</td>`, `data-f="refused">0</td>`, `href="/console/?group=refused&amp;q=203.0.113."`, `data-counted="1"`, `data-id="` + one.ID + `"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s in %s", want, body)
+		}
+	}
+	want := map[string]string{one.ID: "4,321", "<b>": "0"}
+	got := map[string]string{}
+	if status, body, _ := s.get("/console/refused?id=" + one.ID + "&id=%3Cb%3E"); status != http.StatusOK || json.Unmarshal([]byte(body), &got) != nil || !maps.Equal(got, want) {
+		t.Errorf("%d %s", status, body)
+	}
+	if status, _, _ := s.get("/console/refused?" + strings.Repeat("id=a&", 51)); status != http.StatusBadRequest {
+		t.Errorf("51 entries: %d", status)
+	}
+	s.config.Refused = nil
+	s.start()
+	if _, body, _ := s.get("/console/"); strings.Contains(body, "data-counted") || strings.Contains(body, ">0</td>") {
+		t.Errorf("an enforcer that does not count shows refusals: %s", body)
+	}
+	if status, _, _ := s.get("/console/refused?id=a"); status != http.StatusBadRequest {
+		t.Errorf("without counts: %d", status)
 	}
 }
 

@@ -28,6 +28,17 @@ type row struct {
 	Left  string `json:"left"`
 	Note  string `json:"note"` // why the entry refuses no one now
 	ID    string `json:"id"`
+
+	Refused string `json:"refused"` // requests; empty where that is not known
+}
+
+// row makes the row of an entry in the list.
+func (c *Console) row(e *blocklist.Entry, now time.Time, lets *letIn) *row {
+	r := rowOf(e, now, lets)
+	if c.config.Refused != nil {
+		r.Refused = grouped(int(c.config.Refused(e.ID)))
+	}
+	return r
 }
 
 // placeOf names the record of an entry. Clients choose keys, and must not find two with one name: the page would show one

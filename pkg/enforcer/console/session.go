@@ -166,9 +166,12 @@ func (v *visitor) Token() string {
 	return v.session.token()
 }
 
+// asking are the paths that a page asks by itself while it is open.
+var asking = []string{root + "live", root + "refused"}
+
 // visitor returns who sends a request, or an error for a request that may not read.
 func (c *Console) visitor(r *http.Request) (*visitor, error) {
-	if s := c.sessions.of(r, r.URL.Path != root+"live"); s != nil {
+	if s := c.sessions.of(r, !slices.Contains(asking, r.URL.Path)); s != nil {
 		return &visitor{Name: s.key.Name, Role: s.key.Role, session: s, writes: !c.config.ReadOnly && s.key.Role.May(keys.Write)}, nil
 	}
 	name, err := c.config.Admit(r)

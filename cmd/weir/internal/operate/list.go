@@ -82,7 +82,7 @@ func (l *listCommand) run(c *cobra.Command, keys []string) error {
 		}
 	}
 
-	if writer.form != "plain" {
+	if writer.form != "plain" || l.sort == "refused" {
 		if writer.refusals, err = askRefusals(c.Context(), enforcer, l.rule); err != nil {
 			return err
 		}

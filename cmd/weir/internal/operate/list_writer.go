@@ -18,7 +18,7 @@ import (
 )
 
 // sorts are the orders of a list. Among equals it is rule and key.
-var sorts = []string{"rule", "newest", "until", "hits"}
+var sorts = []string{"rule", "newest", "until", "hits", "refused"}
 
 // A listWriter shows entries in one of three forms, sorted. It buffers at most maxSorted entries and maxShownOrders manual
 // entries.
@@ -156,6 +156,8 @@ func (w *listWriter) first(e *shown.Entry) int64 {
 		return e.Until
 	case "hits":
 		return -e.Count
+	case "refused":
+		return -e.Refused
 	}
 	return 0
 }

@@ -15,7 +15,7 @@ var morning = time.Date(2026, 3, 3, 9, 0, 0, 0, time.FixedZone("CET", 3600))
 // entryAt is a verdict for an address, made so long after the morning.
 func entryAt(ip string, after time.Duration, count int64) *shown.Entry {
 	from := morning.Add(after).UnixMilli()
-	return &shown.Entry{Entry: blocklist.Entry{Rule: "per-ip", Key: ip, Fields: map[string]string{"ip": ip}, From: from, Decided: from, Until: from + 600_000, Limit: "10/min", Count: count}}
+	return &shown.Entry{Entry: blocklist.Entry{ID: ip, Rule: "per-ip", Key: ip, Fields: map[string]string{"ip": ip}, From: from, Decided: from, Until: from + 600_000, Limit: "10/min", Count: count}}
 }
 
 // The flags select and sort entries.
@@ -26,6 +26,7 @@ func TestListsAreSelectedAndSorted(t *testing.T) {
 		"192.0.2.0/24 198.51.100.2 192.0.2.1 192.0.2.3": {sort: "newest"},
 		"192.0.2.3 192.0.2.1":                           {sort: "until", limit: 2},
 		"192.0.2.0/24 192.0.2.3":                        {sort: "hits", limit: 2},
+		"198.51.100.2 192.0.2.0/24":                     {sort: "refused", limit: 2},
 		"192.0.2.0/24 192.0.2.1":                        {sort: "rule", ip: "192.0.2.1"},
 		"192.0.2.0/24 192.0.2.1 192.0.2.3":              {sort: "rule", ip: "192.0.2.0/25"},
 		"192.0.2.0/24 198.51.100.2":                     {sort: "rule", since: "2m"},
@@ -37,6 +38,7 @@ func TestListsAreSelectedAndSorted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		w.refusals = map[string]shown.Refusals{"198.51.100.2": {Refused: 7}}
 		for _, e := range entries {
 			if err := w.add(e); err != nil {
 				t.Fatal(err)

@@ -21,6 +21,7 @@ const paused = () => pressed || over;
 function fill(tr, entry) {
   tr.dataset.place = entry.place;
   tr.dataset.until = entry.until;
+  tr.dataset.id = entry.id;
   tr.className = entry.class;
   for (const slot of tr.querySelectorAll("[data-f]")) {
     const name = slot.dataset.f;
@@ -151,6 +152,18 @@ function tick() {
   }
 }
 
+/** count writes how many requests the entries have refused by now. */
+async function count() {
+  const ids = [...body.rows].map((tr) => tr.dataset.id);
+  if (!ids.length || document.hidden) return;
+  const answer = await fetch(`refused?${new URLSearchParams(ids.map((id) => ["id", id]))}`).catch(() => null);
+  if (!answer?.ok) return;
+  const refused = await answer.json();
+  for (const tr of body.rows) {
+    if (Object.hasOwn(refused, tr.dataset.id)) tr.querySelector("[data-f=refused]").textContent = refused[tr.dataset.id];
+  }
+}
+
 function connect() {
   const source = new EventSource(bar.dataset.live);
   source.addEventListener("open", () => {
@@ -174,6 +187,7 @@ function connect() {
 }
 
 if (body) setInterval(tick, 1000);
+if (body?.dataset.counted) setInterval(count, 5000);
 if (bar && body) {
   bar.hidden = false;
   const button = bar.querySelector("[data-pause]");
