@@ -132,7 +132,7 @@ func (t *runSummary) format(name string) string {
 func (t *runSummary) place(name string) string {
 	for _, s := range t.config.Collector.Sources {
 		if s.Name == name {
-			return strings.Join(slices.Concat(s.File, s.Kafka), ", ") + s.HTTP + s.Syslog + s.OTLP
+			return strings.Join(slices.Concat(s.File, s.Kafka), ", ") + s.HTTP + s.Syslog + s.OTLP + s.Loki
 		}
 	}
 	return name

@@ -99,7 +99,7 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 	}
 }
 
-// A Source is of one of these kinds: exactly one of file, kafka, redis_stream, http, syslog and otlp is given.
+// A Source is of one of these kinds: exactly one of file, kafka, redis_stream, http, syslog, otlp and loki is given.
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed; or one named pipe, or - for
 	// standard input.
@@ -117,6 +117,9 @@ type Source struct {
 	// OTLP is the address that accepts OpenTelemetry's logs over gRPC and HTTP (POST /v1/logs); beyond loopback it needs
 	// keys with the role send, or client certificates.
 	OTLP string `yaml:"otlp"`
+	// Loki is the address that accepts what clients of Loki push (POST /loki/api/v1/push); beyond loopback it needs keys
+	// with the role send, or client certificates.
+	Loki string `yaml:"loki"`
 
 	// Name is the source's name in metrics. Default: its kind and a number.
 	Name string `yaml:"name"`
@@ -140,12 +143,12 @@ type Source struct {
 	Start Start `yaml:"start"`
 	// Late is the source's own lateness, see time.late. Default: 0, that of time.late.
 	Late duration.Duration `yaml:"late"`
-	// Keys is the file of the API keys of an http or otlp source. Default: none.
+	// Keys is the file of the API keys of an http, otlp or loki source. Default: none.
 	Keys string `yaml:"keys"`
 	// From lists the addresses and prefixes that may send to a syslog source, see client.trusted_proxies. Default:
 	// everyone, on loopback.
 	From network.List `yaml:"from"`
-	// TLS encrypts an http or otlp source, a syslog source of the form tls://, or the connections to a kafka source's own
+	// TLS encrypts an http, otlp or loki source, a syslog source of the form tls://, or the connections to a kafka source's own
 	// brokers; for a redis_stream with rediss:// it has the certificates. Default: not encrypted.
 	TLS SourceTLS `yaml:"tls"`
 	// Brokers are those of a kafka source, where they are not kafka.brokers. Nothing is written there. Default:
@@ -173,9 +176,9 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
 			"start":   {"file", "kafka", "redis_stream"},
-			"keys":    {"http", "otlp"},
+			"keys":    {"http", "otlp", "loki"},
 			"from":    {"syslog"},
-			"tls":     {"http", "syslog", "kafka", "redis_stream", "otlp"},
+			"tls":     {"http", "syslog", "kafka", "redis_stream", "otlp", "loki"},
 			"brokers": {"kafka"},
 			"sasl":    {"kafka"},
 			"commit":  {"kafka"},
@@ -233,7 +236,7 @@ func (s *Source) checkStdin(v yamlfile.Value) {
 	}
 }
 
-var kinds = []string{"file", "kafka", "redis_stream", "http", "syslog", "otlp"}
+var kinds = []string{"file", "kafka", "redis_stream", "http", "syslog", "otlp", "loki"}
 
 // checkKind requires exactly one kind.
 func (s *Source) checkKind(v yamlfile.Value) bool {
@@ -269,6 +272,8 @@ func (s *Source) Kind() string {
 		return "http"
 	case s.OTLP != "":
 		return "otlp"
+	case s.Loki != "":
+		return "loki"
 	}
 	return "syslog"
 }

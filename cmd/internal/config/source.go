@@ -22,13 +22,13 @@ func (s *Source) checkReading(v yamlfile.Value) {
 		v.Key("envelope").Faultf(nearest.Suggest(s.Envelope, known, "write one of "), "the envelope %q is not known", s.Envelope)
 	}
 
-	if s.Kind() == "otlp" {
+	if kind := s.Kind(); kind == "otlp" || kind == "loki" {
 		switch s.Envelope {
 		case "auto":
 			s.Envelope = "otlp"
 		case "otlp":
 		default:
-			v.Key("envelope").Faultf("leave it out", "the envelope of a source of the kind otlp is otlp")
+			v.Key("envelope").Faultf("leave it out", "the envelope of a source of the kind %s is otlp", kind)
 		}
 	}
 
@@ -58,6 +58,8 @@ func (s *Source) checkGuard(v yamlfile.Value) {
 		guard(v.Key("http"), s.HTTP, "add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1", s.Keys != "" || s.TLS.Clients != "")
 	case "otlp":
 		guard(v.Key("otlp"), s.OTLP, "add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1", s.Keys != "" || s.TLS.Clients != "")
+	case "loki":
+		guard(v.Key("loki"), s.Loki, "add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1", s.Keys != "" || s.TLS.Clients != "")
 	case "syslog":
 		s.checkSyslog(v)
 	}

@@ -189,6 +189,10 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 		if of.HTTP, err = httpSource(p, s, s.OTLP); err == nil {
 			of.HTTP.OTLP = true
 		}
+	case "loki":
+		if of.HTTP, err = httpSource(p, s, s.Loki); err == nil {
+			of.HTTP.Loki = true
+		}
 	case "syslog":
 		of.Syslog, err = r.syslogSource(p, s)
 	}

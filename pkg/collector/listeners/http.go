@@ -28,6 +28,7 @@ type HTTPConfig struct {
 	Keys   *keys.File  // the clients that may send, by role; nil is everyone
 	Hosts  []string    // names of this machine, besides localhost, that clients without keys may use
 	OTLP   bool        // takes OTLP's logs over gRPC and HTTP, in place of /v1/requests
+	Loki   bool        // takes pushes of Loki's clients, in place of /v1/requests
 }
 
 // An httpSource takes requests that clients post to /v1/requests: one per line, or JSON (see post.each), compressed
@@ -222,8 +223,12 @@ func (h *httpSource) count(ctx context.Context, s *pipeline.Stream, p *post) err
 // ServeHTTP answers one request.
 func (h *httpSource) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w = limited.Answer(w)
-	if h.config.OTLP {
+	switch {
+	case h.config.OTLP:
 		h.serveOTLP(w, r)
+		return
+	case h.config.Loki:
+		h.serveLoki(w, r)
 		return
 	}
 	got, wrong := h.handle(w, r)

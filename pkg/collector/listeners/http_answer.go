@@ -117,16 +117,22 @@ func unreadable(got pipeline.Outcome, remedy string) *httpProblem {
 
 // kind is the source's key in the configuration.
 func (h *httpSource) kind() string {
-	if h.config.OTLP {
+	switch {
+	case h.config.OTLP:
 		return "otlp"
+	case h.config.Loki:
+		return "loki"
 	}
 	return "http"
 }
 
 // path is where requests are posted.
 func (h *httpSource) path() (path string, otherwise error) {
-	if h.config.OTLP {
+	switch {
+	case h.config.OTLP:
 		return otlpPath, errOTLPPath
+	case h.config.Loki:
+		return lokiPath, errLokiPath
 	}
 	return requestsPath, errPath
 }

@@ -31,6 +31,7 @@ type post struct {
 	body      []byte
 	json      bool
 	otlp      bool   // the body is one record, of OTLP's logs
+	loki      bool   // it arrives as a push of Loki's
 	framed    bool   // the body has a message of gRPC
 	form      bool   // its type is the one that curl sends by itself
 	remedy    string // if none of its requests can be read
@@ -74,8 +75,11 @@ var (
 
 // read reads the body of a request.
 func (p *post) read(m *room, r *http.Request, most int64) error {
-	if p.framed {
+	switch {
+	case p.framed:
 		return p.readFrame(m, r, most)
+	case p.loki:
+		return p.readLoki(m, r, most)
 	}
 	from := io.Reader(r.Body)
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {

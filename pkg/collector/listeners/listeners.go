@@ -1,6 +1,6 @@
 // Package listeners has the sources that clients send to: requests posted over HTTP, OpenTelemetry's logs over gRPC and
-// HTTP, lines sent as syslog, and lines of a pipe. Nothing that was sent can be read again: HTTP and gRPC answer once
-// Kafka has a body, and syslog and pipes have no answers.
+// HTTP, what Loki's clients push, lines sent as syslog, and lines of a pipe. Nothing that was sent can be read again:
+// HTTP and gRPC answer once Kafka has a body, and syslog and pipes have no answers.
 //
 // The package bounds what clients may make it keep, and refuses those that may not send. It does not know what a line
 // says.

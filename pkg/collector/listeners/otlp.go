@@ -32,18 +32,15 @@ var (
 // serveOTLP answers one export of OTLP's logs, over gRPC or HTTP: success once Kafka has the hits of all log records. The
 // body is one record, in the envelope otlp.
 func (h *httpSource) serveOTLP(w http.ResponseWriter, r *http.Request) {
-	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if isGRPC(r) {
-		got, wrong := h.export(w, r, true, false)
+		got, wrong := h.export(w, r, nil, func(p *post) { p.framed = true })
 		answerGRPC(w, partial(got), wrong)
 		return
 	}
 
-	var got pipeline.Outcome
-	wrong := problem(http.StatusUnsupportedMediaType, errOTLPType)
-	if media == typeProtobuf || media == typeJSON {
-		got, wrong = h.export(w, r, false, media == typeJSON)
-	} else {
+	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	got, wrong := h.export(w, r, errOTLPType, func(p *post) { p.json = media == typeJSON })
+	if media != typeProtobuf {
 		media = typeJSON
 	}
 	status := http.StatusOK
@@ -59,14 +56,19 @@ func (h *httpSource) serveOTLP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(body) // the sender may have gone
 }
 
-// export takes a post and waits until it is counted.
-func (h *httpSource) export(w http.ResponseWriter, r *http.Request, framed, json bool) (pipeline.Outcome, *httpProblem) {
+// export takes a post of a form, and waits until it is counted. otherwise is the error of a content type that is neither
+// protobuf nor JSON; nil asks for none.
+func (h *httpSource) export(w http.ResponseWriter, r *http.Request, otherwise error, form func(*post)) (pipeline.Outcome, *httpProblem) {
 	sender, wrong := h.admit(r)
 	if wrong != nil {
 		return pipeline.Outcome{}, wrong
 	}
-	p := newPost(sender, json, interrupts(w))
-	p.otlp, p.framed = true, framed
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); otherwise != nil && media != typeProtobuf && media != typeJSON {
+		return pipeline.Outcome{}, problem(http.StatusUnsupportedMediaType, otherwise)
+	}
+	p := newPost(sender, false, interrupts(w))
+	p.otlp = true
+	form(p)
 	return h.deliver(w, r, p)
 }
 

@@ -47,6 +47,8 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 		l.listens(ctx, thing, "tcp", s.HTTP)
 	case "otlp":
 		l.listens(ctx, thing, "tcp", s.OTLP)
+	case "loki":
+		l.listens(ctx, thing, "tcp", s.Loki)
 	case "syslog":
 		scheme, address, _ := strings.Cut(s.Syslog, "://")
 		switch scheme {
