@@ -27,16 +27,13 @@ type Figures struct {
 func (e *entries) add(id string, nowMilli int64) {
 	h := xxhash.Sum64String(id)
 	who := h>>32<<32 | uint64(uint32(nowMilli/1000))
-	p, found := e.find(h)
-	if !found {
-		p.who.Store(who)
-		p.total.Store(1)
-		p.recent.Store(counted(0, nowMilli))
+	p := e.take(h, who)
+	if p == nil {
 		return
 	}
 
-	if p.who.Load() != who {
-		p.who.Store(who)
+	if old := p.who.Load(); old != who && old>>32 == h>>32 {
+		p.who.CompareAndSwap(old, who)
 	}
 	p.total.Add(1)
 	for {
@@ -47,29 +44,55 @@ func (e *entries) add(id string, nowMilli int64) {
 	}
 }
 
-// find returns the place of a hash, or else the one that it may take.
-func (e *entries) find(h uint64) (p *place, found bool) {
-	set := &e.sets[h%uint64(len(e.sets))]
-	var longest uint32
-	for i := range set {
-		who := set[i].who.Load()
-		if who != 0 && who>>32 == h>>32 {
-			return &set[i], true
+// taking is in a place while an entry takes it.
+const taking = 1
+
+// take returns the place of a hash, and takes one if it has none. Its counts begin at 0 before anyone finds it. It
+// returns nil where others are faster again and again.
+func (e *entries) take(h, who uint64) *place {
+	const tries = 4
+	for range tries {
+		p, old, found := e.find(h)
+		if found || p == nil {
+			return p
 		}
-		if last := uint32(who); p == nil || last < longest {
-			p, longest = &set[i], last
+		if p.who.CompareAndSwap(old, taking) {
+			p.total.Store(0)
+			p.recent.Store(0)
+			p.who.Store(who)
+			return p
 		}
 	}
-	return p, false
+	return nil
+}
+
+// find returns the place of a hash, or else the one that it may take, with what is in it; nil where all are being taken.
+func (e *entries) find(h uint64) (p *place, who uint64, found bool) {
+	set := &e.sets[h%uint64(len(e.sets))]
+	for i := range set {
+		now := set[i].who.Load()
+		switch {
+		case now == taking:
+		case now != 0 && now>>32 == h>>32:
+			return &set[i], now, true
+		case p == nil || uint32(now) < uint32(who):
+			p, who = &set[i], now
+		}
+	}
+	return p, who, false
 }
 
 func (e *entries) of(id []byte, nowMilli int64) Figures {
-	p, found := e.find(xxhash.Sum64(id))
+	p, who, found := e.find(xxhash.Sum64(id))
 	if !found {
 		return Figures{}
 	}
 	running, before := minutesOf(p.recent.Load(), nowMilli)
-	return Figures{int64(p.total.Load()), withShare(running, before, nowMilli), int64(uint32(p.who.Load())) * 1000}
+	f := Figures{int64(p.total.Load()), withShare(running, before, nowMilli), int64(uint32(who)) * 1000}
+	if p.who.Load()>>32 != who>>32 { // another took the place meanwhile
+		return Figures{}
+	}
+	return f
 }
 
 const mostRecent = 1<<24 - 1

@@ -2,9 +2,10 @@
 // that refused most recently.
 //
 // Counting takes no lock and allocates nothing. A count of the past hour may be one or two off where several goroutines
-// count in the moment in which a minute begins. The counts of entries are approximate: there are 16,384
-// places, and an entry may take one of four. One that loses its place to another begins at 0 when it refuses again. So a
-// count is never too high, except that one in four thousand million entries is taken for another.
+// count in the moment in which a minute begins. The counts of entries are approximate: there are 16,384 places, and an
+// entry may take one of four. One that loses its place to another begins at 0 when it refuses again, so a count is
+// usually too low if it is wrong. It is too high where one entry in four thousand million is taken for another, and by
+// one where another goroutine counts for an entry in the very moment in which that loses its place.
 //
 // A Tally takes 400 KB. Nothing is kept over a restart.
 package tally
