@@ -138,6 +138,7 @@ func Run(ctx context.Context, part Part, options config.Options, stderr io.Write
 		return exit.WrongUse
 	}
 
+	defer boundGarbage()()
 	process := &Process{Config: settings, Logger: logger, Metrics: telemetry.Metrics(part.Name), Health: telemetry.NewHealth()}
 	err = process.run(ctx, part, options)
 	if err == nil {
