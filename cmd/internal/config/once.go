@@ -32,6 +32,12 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 			streams[at] = s
 		}
 
+		if s.NATS.Stream != "" && s.NATS.Subject == "" { // two subjects may be two logs
+			at := [2]string{s.NATS.URL, s.NATS.Stream}
+			checkShared(place.Key("nats"), s, "stream "+s.NATS.Stream, streams[at])
+			streams[at] = s
+		}
+
 		for _, path := range s.File {
 			path = filepath.Clean(path)
 			if other := files[path]; other != nil && other != s {

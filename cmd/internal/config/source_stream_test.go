@@ -18,6 +18,15 @@ func TestErrorsOfStreamsHaveTheirPlaces(t *testing.T) {
 		"collector: {sources: [{redis_stream: {url: 'rediss://a:1', keys: a}, tls: {clients: c}}]}":                            `weir.yaml:1:85: clients has no meaning for a source of the kind redis_stream; leave it out`,
 		"collector: {sources: [{redis_stream: {url: 'redis://a:1', keys: [a, b, a]}}]}":                                        `weir.yaml:1:38: the stream a is named twice; name it once`,
 		"collector: {sources: [{redis_stream: {url: 'redis://a:1', keys: a}}, {redis_stream: {url: 'redis://a:1', keys: a}}]}": `weir.yaml:1:85: the source redis_stream-1 reads the stream a too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+		"collector: {sources: [{nats: {stream: a}}]}":                                                                          `weir.yaml:1:30: the source names no server; write nats: {url: "nats://host:4222", stream: logs}`,
+		"collector: {sources: [{nats: {url: 'nats://a:1'}}]}":                                                                  `weir.yaml:1:30: the source names no stream; write nats: {url: "nats://host:4222", stream: logs}`,
+		"collector: {sources: [{nats: {url: 'nats://a:1', stream: 'a.b'}}]}":                                                   `weir.yaml:1:58: "a.b" cannot be the name of a stream; write its name; subject selects messages in it`,
+		"collector: {sources: [{nats: {url: 'nats://u:pw@a:1', stream: a}}]}":                                                  `weir.yaml:1:36: the URL contains a user, password or token, which logs would show; set user and password_file, token_file or credentials_file next to it`,
+		"collector: {sources: [{nats: {url: 'tls://a:1,b', stream: a}}]}":                                                      `weir.yaml:1:36: "b" is not the address of a NATS server; write it as nats://host:4222, or tls:// for TLS`,
+		"collector: {sources: [{nats: {url: 'nats://a', stream: a}}]}":                                                         `weir.yaml:1:36: "a" has no port; write a:4222`,
+		"collector: {sources: [{nats: {url: 'nats://a:1', stream: a, user: u}}]}":                                              `weir.yaml:1:30: only one of user and password_file is given; give both or neither`,
+		"collector: {sources: [{nats: {url: 'nats://a:1', stream: a, token_file: t, credentials_file: c}}]}":                   `weir.yaml:1:30: the source has several logins; give user and password_file, token_file, or credentials_file`,
+		"collector: {sources: [{nats: {url: 'nats://a:1', stream: a}}, {nats: {url: 'nats://a:1', stream: a}}]}":               `weir.yaml:1:70: the source nats-1 reads the stream a too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
 	} {
 		if got := faults(t, text, config.Options{}); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)

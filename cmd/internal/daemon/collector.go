@@ -181,8 +181,8 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 			of.Kafka.Group = p.Config.CollectorGroup(s)
 		}
 		of.Kafka.Client, err = r.sourceClient(p, s)
-	case "redis_stream":
-		of.Ordered, err = redisSource(s, start)
+	case "redis_stream", "nats":
+		of.Ordered, err = streamSource(s, start)
 	case "http":
 		of.HTTP, err = httpSource(p, s, s.HTTP)
 	case "otlp":

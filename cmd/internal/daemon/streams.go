@@ -1,8 +1,12 @@
 package daemon
 
 import (
+	"fmt"
+	"strings"
+
 	"weir/cmd/internal/config"
 	"weir/internal/store/redis"
+	"weir/pkg/collector/jetstream"
 	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/redisstream"
@@ -10,20 +14,30 @@ import (
 
 // OpenStreams opens the logs of a source that another server keeps.
 func OpenStreams(s *config.Source) ([]ordered.Log, error) {
-	open, err := redisStreams(s)
+	open, err := streamsOf(s)
 	if err != nil {
 		return nil, err
 	}
 	return open()
 }
 
-// redisSource makes the configuration of a source that reads streams of a Redis.
-func redisSource(s *config.Source, start pipeline.Start) (*ordered.Config, error) {
-	open, err := redisStreams(s)
+// streamSource makes the configuration of a source whose logs another server keeps.
+func streamSource(s *config.Source, start pipeline.Start) (*ordered.Config, error) {
+	open, err := streamsOf(s)
 	return &ordered.Config{Kind: s.Kind(), Start: start, Open: open}, err
 }
 
-// redisStreams returns what opens the streams of a source.
+// streamsOf returns what opens the logs of a source.
+func streamsOf(s *config.Source) (func() ([]ordered.Log, error), error) {
+	switch s.Kind() {
+	case "redis_stream":
+		return redisStreams(s)
+	case "nats":
+		return natsStream(s)
+	}
+	return nil, fmt.Errorf("a source of the kind %s has no streams", s.Kind())
+}
+
 func redisStreams(s *config.Source) (func() ([]ordered.Log, error), error) {
 	of := &s.RedisStream
 	password, err := passwordIn(of.PasswordFile)
@@ -41,5 +55,34 @@ func redisStreams(s *config.Source) (func() ([]ordered.Log, error), error) {
 	}
 	return func() ([]ordered.Log, error) {
 		return redisstream.Open(redisstream.Options{Redis: options, Keys: of.Keys, Field: of.Field})
+	}, nil
+}
+
+func natsStream(s *config.Source) (func() ([]ordered.Log, error), error) {
+	of := &s.NATS
+	options := jetstream.Options{URL: of.URL, Stream: of.Stream, Subject: of.Subject, User: of.User, Credentials: of.CredentialsFile}
+	if encryption := s.TLS.Client(); encryption.On || strings.HasPrefix(of.URL, "tls://") {
+		secure, err := clientTLS(&encryption)
+		if err != nil {
+			return nil, err
+		}
+		options.TLS = secure
+	}
+
+	secret := func(path string) func() (string, error) {
+		if path == "" {
+			return nil
+		}
+		return func() (string, error) { return passwordIn(path) }
+	}
+	options.Password, options.Token = secret(of.PasswordFile), secret(of.TokenFile)
+	for _, path := range []string{of.PasswordFile, of.TokenFile, of.CredentialsFile} {
+		if _, err := passwordIn(path); err != nil { // at the start, not only in the status
+			return nil, err
+		}
+	}
+	return func() ([]ordered.Log, error) {
+		log, err := jetstream.Open(options)
+		return []ordered.Log{log}, err
 	}, nil
 }

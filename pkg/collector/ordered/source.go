@@ -15,6 +15,7 @@ import (
 const (
 	retryEvery   = 500 * time.Millisecond
 	missingEvery = time.Second
+	lookAgain    = 100 * time.Millisecond
 	unknownAfter = 5 * time.Second // without a page the number of entries that wait is not known
 )
 
@@ -107,7 +108,11 @@ func (s *source) follow(ctx context.Context, f *followed) {
 	for ctx.Err() == nil {
 		r := &reader{source: s, of: f, log: f.log, key: logKey{s.in.Name(), f.name}}
 		err := s.in.Outlive(ctx, f.name, func() error { return r.run(ctx) }, func() error { return nil })
-		if ctx.Err() != nil || errors.Is(err, ErrOther) {
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, ErrOther) {
+			sleep.For(ctx, lookAgain)
 			continue
 		}
 

@@ -1,0 +1,26 @@
+package crash
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"weir/test/nats"
+)
+
+func newNATSStream(t testing.TB) *streamServer {
+	t.Helper()
+	server := nats.Start(t, "")
+	if _, err := server.Client().CreateStream(t.Context(), jetstream.StreamConfig{Name: "logs"}); err != nil {
+		t.Fatal(err)
+	}
+	return &streamServer{
+		source: fmt.Sprintf("{nats: {url: %q, stream: logs}, format: combined}", server.URL),
+		write:  func(lines []string) { server.Add("logs", lines) },
+		restart: func() {
+			server.Kill()
+			server.Restart()
+		},
+	}
+}
