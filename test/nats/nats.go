@@ -29,8 +29,14 @@ type Server struct {
 	conn    *nats.Conn
 }
 
-// Start starts a server. more is the rest of its configuration.
-func Start(t testing.TB, more string) *Server {
+// Synced has the server sync each message: then a killed one loses none. It takes about a millisecond a message.
+const Synced = "jetstream: {store_dir: store, sync_interval: always}\n"
+
+// Unsynced leaves messages to the system, and those of the last moment to the server's memory.
+const Unsynced = "jetstream: {store_dir: store}\n"
+
+// Start starts a server with a configuration besides its address.
+func Start(t testing.TB, configuration string) *Server {
 	t.Helper()
 	program, err := exec.LookPath("nats-server")
 	if err != nil {
@@ -38,7 +44,7 @@ func Start(t testing.TB, more string) *Server {
 	}
 	address := port.Reserve(t, "127.0.0.1")
 	s := &Server{t: t, program: program, URL: "nats://" + address, Folder: t.TempDir()}
-	s.Configure("listen: \"" + address + "\"\njetstream: {store_dir: \"" + filepath.Join(s.Folder, "store") + "\", sync_interval: always}\n" + more)
+	s.Configure("listen: \"" + address + "\"\n" + configuration)
 	s.Restart()
 	t.Cleanup(func() {
 		if s.conn != nil {
@@ -80,7 +86,7 @@ func (s *Server) Restart() {
 	}
 	defer output.Close()
 	s.command = exec.Command(s.program, "--config", filepath.Join(s.Folder, "server.conf"), "--pid", filepath.Join(s.Folder, "pid"))
-	s.command.Stdout, s.command.Stderr = output, output
+	s.command.Dir, s.command.Stdout, s.command.Stderr = s.Folder, output, output
 	if err := s.command.Start(); err != nil {
 		s.t.Fatal(err)
 	}

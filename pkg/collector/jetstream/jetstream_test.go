@@ -29,7 +29,7 @@ type bench struct {
 func newBench(t *testing.T, more string, options ...natsgo.Option) *bench {
 	t.Helper()
 	t.Parallel()
-	b := &bench{server: nats.Start(t, more)}
+	b := &bench{server: nats.Start(t, nats.Synced+more)}
 	b.options = jetstream.Options{URL: b.server.URL, Stream: "logs"}
 	b.Bench = streams.New(t, "nats", func() ([]ordered.Log, error) {
 		log, err := jetstream.Open(b.options)
