@@ -305,7 +305,8 @@ func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry, times show
 		return
 	}
 
-	k.blockText(b, times)
+	shadow := slices.ContainsFunc(entries, func(e *shown.Entry) bool { return e.Rule == k.Rule && e.Key == k.Key && e.Mode == blocklist.Shadow })
+	k.blockText(b, shadow, times)
 }
 
 // broken returns when the key broke a limit, for a block that has not ended. An aggregator that has no window of the key
@@ -322,7 +323,8 @@ func (k *countedKey) broken(limit string, entries []*shown.Entry) (backtest.Inst
 	return 0, false
 }
 
-func (k *countedKey) blockText(b *strings.Builder, times shown.Times) {
+// blockText describes the block; shadow is whether it refuses no one because its rule is in shadow mode.
+func (k *countedKey) blockText(b *strings.Builder, shadow bool, times shown.Times) {
 	until := "without an end"
 	if k.Block.Until != nil {
 		until = "until " + times.Until(k.Block.Until.UnixMilli())
@@ -331,6 +333,8 @@ func (k *countedKey) blockText(b *strings.Builder, times shown.Times) {
 	switch {
 	case k.Block.Ended != nil:
 		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, times.At(k.Block.Ended.Truncate(time.Second).UnixMilli()))
+	case k.Block.Blocked && shadow:
+		fmt.Fprintf(b, "    would be blocked %s: %d hits broke %s, offence %d (shadow: not refused)\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
 	case k.Block.Blocked:
 		fmt.Fprintf(b, "    is blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
 	default:

@@ -157,10 +157,16 @@ func row(of *past.Event, zone *time.Location) string {
 	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", when(of.At, zone), output.Printable(shown.Event(of.What, e.Order)), e.RuleName(), e.Target(), rest(of.What, e, zone))
 }
 
+// rest describes the event. At a terminal, which has a zone, it begins with what is not refused.
 func rest(what string, e *shown.Entry, zone *time.Location) string {
+	shadow := zone != nil && e.Mode == blocklist.Shadow
 	switch {
 	case what == blocklist.EventEnded && e.Why == "":
 		return "its rule was removed"
+	case shadow && what == blocklist.EventLifted:
+		return "would block: " + e.Reason()
+	case shadow && e.Until != blocklist.Never:
+		return "would block until " + when(e.Until, zone) + ": " + e.Reason()
 	case what == blocklist.EventEnded, what == blocklist.EventLifted, e.Order == blocklist.OrderPardon:
 		return e.WhyText()
 	case e.Until == blocklist.Never || zone == nil:

@@ -126,11 +126,11 @@ func isAround(e *shown.Entry, inner netip.Prefix) bool {
 
 // limitWords describes the reason of a verdict. It is empty for a manual entry, whose words are now those of the person
 // who ended it.
-func limitWords(e *shown.Entry) string {
+func limitWords(e *shown.Entry, times shown.Times) string {
 	if e.Source == blocklist.Manual {
 		return ""
 	}
-	return " (" + e.WhyText() + ")"
+	return " (" + e.WhyIn(times) + ")"
 }
 
 // unblocked describes the entries that were removed, and whether the client still sends requests.
@@ -138,7 +138,7 @@ func (a *orderAnswer) unblocked(key string) string {
 	var b strings.Builder
 	for i := range a.Lifted {
 		e := &a.Lifted[i]
-		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.Target(), e.RuleName(), e.UntilIn(a.times), limitWords(e))
+		fmt.Fprintf(&b, "Taken off: %s by %s, %s%s.\n", e.Target(), e.RuleName(), e.UntilIn(a.times), limitWords(e, a.times))
 		if inner := addressesOf(key); inner.IsValid() && isAround(e, inner) {
 			fmt.Fprintf(&b, "That was the block of the network around %s: everyone in %s is let in again.\n", key, e.Target())
 		}
