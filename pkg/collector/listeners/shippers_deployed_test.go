@@ -40,6 +40,7 @@ func deployedShipper(t *testing.T, folder, name string, places ...string) (path 
 func runs(t *testing.T, program string, arguments ...string) {
 	t.Helper()
 	command := exec.Command(program, arguments...)
+	command.Env = append(os.Environ(), "XDG_CONFIG_HOME="+t.TempDir(), "XDG_DATA_HOME="+t.TempDir()) // Caddy's
 	command.Stdout, command.Stderr = t.Output(), t.Output()
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
