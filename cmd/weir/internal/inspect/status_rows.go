@@ -76,6 +76,9 @@ func (p *partStatus) aggregatorRows() []string {
 	return append([]string{fmt.Sprintf("  %s\t\t\t%s", output.Counted(len(says.Partitions), "partition"), join(state...))}, behind...)
 }
 
+// listRow begins the row of an enforcer's list.
+const listRow = "  list"
+
 // enforcerRows describes an enforcer's list: whether it is complete, its age, paused rules and problems.
 func (p *partStatus) enforcerRows() []string {
 	var says struct {
@@ -98,7 +101,7 @@ func (p *partStatus) enforcerRows() []string {
 		list = "complete, " + says.Age + " old"
 	}
 
-	rows := []string{fmt.Sprintf("  list\t%s\t\t%s", says.Version, join(list, "follows "+says.Follows, some(says.Followers, "", "follower"),
+	rows := []string{fmt.Sprintf(listRow+"\t%s\t\t%s", says.Version, join(list, "follows "+says.Follows, some(says.Followers, "", "follower"),
 		some(says.Waiting, "not sent yet", "manual entry"), some(says.Unread, "not readable", "record")))}
 	if len(says.Paused) > 0 {
 		rows = append(rows, "  paused\t\t\t"+pausedText(says.Paused))

@@ -132,6 +132,25 @@ func (s *status) partRows() []string {
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s\t%s", p.Part, p.Address, s.rulesOf(&p), p.state()))
 		rows = append(rows, p.ownRows()...)
 	}
+	if s.times.Local() && !s.RulesDiffer {
+		return narrow(rows)
+	}
+	return rows
+}
+
+// narrow leaves out the rules of each part, which are the same, and the version of the list. Without long paths the table
+// then fits 80 columns.
+func narrow(rows []string) []string {
+	for i, row := range rows {
+		cells := strings.SplitN(row, "\t", 4)
+		if len(cells) < 4 {
+			continue
+		}
+		if cells[0] == listRow {
+			cells[1] = ""
+		}
+		rows[i] = cells[0] + "\t" + cells[1] + "\t" + cells[3]
+	}
 	return rows
 }
 
