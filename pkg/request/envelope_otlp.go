@@ -124,18 +124,28 @@ func (d *Decoder) openLog(log string, r *Request) error {
 		return errStderr
 	}
 	line, ok := o.line()
-	if d.fields != nil && (!ok || !beginsObject(line.raw)) {
-		into := d.fields.scan
-		into.begin()
-		o.pairs(o.attributes[0], &into.root, into)
-		o.pairs(o.record.list(recordMap), &into.root, into)
-		return d.timed(d.fields.fill(r), r)
+	if d.fields != nil {
+		err := d.openFields(r)
+		// The attributes come first: a client may write the body, and an object there must not replace them.
+		if err == nil || !ok || !beginsObject(line.raw) {
+			return err
+		}
+		r.Reset()
 	}
 
 	if !ok {
 		return errEnvelope
 	}
 	return d.timed(d.parser.Parse(o.record.textOf(line), r), r)
+}
+
+// openFields reads the attributes of the last log record and the fields of its body.
+func (d *Decoder) openFields(r *Request) error {
+	o, into := d.otlp, d.fields.scan
+	into.begin()
+	o.pairs(o.attributes[0], &into.root, into)
+	o.pairs(o.record.list(recordMap), &into.root, into)
+	return d.timed(d.fields.fill(r), r)
 }
 
 // line is the text of the last log record's body, also where that is bytes.

@@ -125,6 +125,22 @@ func TestOTLPInProtobuf(t *testing.T) {
 	}
 }
 
+// TestAnOTLPBodyReplacesNoAttributes: a client may have written the body of a log record whose attributes are the request.
+func TestAnOTLPBodyReplacesNoAttributes(t *testing.T) {
+	forged := text(`{"source.ip":"203.0.113.66","http.request.method":"POST","url.path":"/login","@timestamp":"2026-03-01T10:15:30Z"}`)
+	address := attribute("source.ip", text("198.51.100.9"))
+	wire, err := proto.Marshal(&logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{ScopeLogs: []*logs.ScopeLogs{{LogRecords: []*logs.LogRecord{
+		{TimeUnixNano: 1772360130000000000, Body: forged, Attributes: []*common.KeyValue{address, attribute("url.path", text("/"))}},
+		{TimeUnixNano: 1772360130000000000, Body: forged, Attributes: []*common.KeyValue{attribute("log.file.name", text("access.json"))}},
+	}}}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := eachOf(t, "otlp", "ecs", Options{}, string(wire)); len(got) != 2 || got[0] != "198.51.100.9" || got[1] != "203.0.113.66" {
+		t.Error(got)
+	}
+}
+
 // TestDeepOTLP: what is nested too deeply is left out, and the rest is read.
 func TestDeepOTLP(t *testing.T) {
 	deep := text("x")
