@@ -9,7 +9,9 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"weir/internal/logfile"
 	"weir/internal/sleep"
@@ -29,16 +31,17 @@ type PipeConfig struct {
 // pipe is not read, and its writers wait. At the end Kafka has 5 s to acknowledge the rest.
 //
 // A named pipe is open for writing too, so that it has no end when its writers go. Standard input has one; the source
-// then has nothing more to read.
+// then has nothing more to read. If another pipe takes the place of a named one, it is read as well.
 //
 // Bounds: a line has at most 16 MiB, and the inbox 8 MiB or one line.
 //
-// One goroutine reads, and the stream's goroutine parses.
+// A goroutine reads each pipe, one looks for another pipe, and the stream's goroutine parses.
 type pipeSource struct {
-	in    *pipeline.Intake
-	path  string
-	inbox *inbox
-	input *os.File // in place of standard input, in tests
+	in      *pipeline.Intake
+	path    string
+	inbox   *inbox
+	input   *os.File    // in place of standard input, in tests
+	missing atomic.Bool // there is no pipe at the path
 }
 
 // NewPipe makes a source of a pipe.
@@ -49,7 +52,11 @@ func NewPipe(in *pipeline.Intake, config PipeConfig) (pipeline.Source, error) {
 // Announce does nothing: no requests wait.
 func (p *pipeSource) Announce() {}
 
-func (p *pipeSource) Status() pipeline.SourceStatus { return p.in.Status("pipe") }
+func (p *pipeSource) Status() pipeline.SourceStatus {
+	status := p.in.Status("pipe")
+	status.CaughtUp = status.CaughtUp && !p.missing.Load()
+	return status
+}
 
 // Run reads until the context is done.
 func (p *pipeSource) Run(ctx context.Context) error {
@@ -73,19 +80,78 @@ func (p *pipeSource) Run(ctx context.Context) error {
 		}
 	}
 	defer ended()
-	running.Go(func() { // of a terminal it ends with the process only
-		err := pipeline.Contained(func() error { return p.read(reading, pipe) })
-		switch {
-		case reading.Err() != nil:
-		case err != nil:
-			p.in.Trouble("pipe", fmt.Errorf("reading %s: %w", p.path, err))
-		default:
-			p.in.Logger().Info("the input has ended", "path", p.path)
-		}
-	})
+	running.Go(func() { p.readAll(reading, pipe) }) // of a terminal it ends with the process only
+	if p.path != Stdin {
+		running.Go(func() { p.follow(reading, pipe) })
+	}
 
 	lines := feed{in: p.in, inbox: p.inbox, what: "a pipe", message: func(record []byte, _ *pipeline.Stream) []byte { return record }, sample: bytes.Clone}
 	return lines.run(reading, work, stream)
+}
+
+// readAll reads a pipe to its end, or until the context is done.
+func (p *pipeSource) readAll(ctx context.Context, pipe *os.File) {
+	err := pipeline.Contained(func() error { return p.read(ctx, pipe) })
+	switch {
+	case ctx.Err() != nil, errors.Is(err, os.ErrClosed):
+	case err != nil:
+		p.in.Trouble("pipe", fmt.Errorf("reading %s: %w", p.path, err))
+	default:
+		p.in.Logger().Info("the input has ended", "path", p.path)
+	}
+}
+
+const pipeLook = time.Second // between two looks at the path of a named pipe
+
+// follow reads each pipe that takes the place of the one before, which may still have writers: it is closed when it is
+// replaced a second time.
+func (p *pipeSource) follow(ctx context.Context, pipe *os.File) {
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	before, now := func() {}, closeWith(ctx, pipe) // they close the pipes that are read
+	defer func() { before(); now() }()
+	for sleep.For(ctx, pipeLook); ctx.Err() == nil; sleep.For(ctx, pipeLook) {
+		next, err := p.another(pipe)
+		if ctx.Err() != nil {
+			return
+		}
+		was := p.missing.Swap(err != nil)
+		if err != nil {
+			p.in.Trouble("pipe", err)
+			continue
+		}
+		if was {
+			p.in.Mended("pipe")
+		}
+
+		if next != nil {
+			p.in.Logger().Info("reads another pipe, which has taken the place of the one before", "path", p.path)
+			before()
+			before, now, pipe = now, closeWith(ctx, next), next
+			reading.Go(func() { p.readAll(ctx, next) })
+		}
+	}
+}
+
+// another opens the pipe at the path if it is not the one that is read.
+func (p *pipeSource) another(than *os.File) (*os.File, error) {
+	was, err := than.Stat()
+	if err != nil {
+		return nil, err
+	}
+	is, err := os.Stat(p.path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("%s is gone: its writers wait until there is a pipe again (mkfifo)", p.path)
+	case err != nil:
+		return nil, err
+	case is.Mode()&os.ModeNamedPipe == 0:
+		return nil, fmt.Errorf("%s is not a named pipe any more: make it again (mkfifo), or restart the collector to read it as a file", p.path)
+	case os.SameFile(was, is):
+		return nil, nil
+	}
+	pipe, _, err := p.open()
+	return pipe, err
 }
 
 // open opens the pipe. interruptible means that closing it ends a read.

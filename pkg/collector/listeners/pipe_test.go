@@ -77,6 +77,61 @@ func TestANamedPipeIsRead(t *testing.T) {
 	}
 }
 
+// TestAPipeThatIsMadeAgainIsRead: also by the writers of the one before. While there is none, the source says so.
+func TestAPipeThatIsMadeAgainIsRead(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "access.fifo")
+	makePipe := func() {
+		t.Helper()
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	removePipe := func() {
+		t.Helper()
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	makePipe()
+	b := openPipe(t, path, nil)
+	var writers []*os.File
+	for i := range 3 {
+		if i > 0 {
+			removePipe()
+			wait.Until(t, "the pipe is missed", func() bool {
+				status := b.status()
+				return !status.CaughtUp && strings.Contains(status.Error, "is gone")
+			})
+			makePipe()
+		}
+		wait.Until(t, "the pipe has a reader", func() bool {
+			to, err := os.OpenFile(path, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+			if err == nil {
+				writers = append(writers, to)
+			}
+			return err == nil
+		})
+		for _, to := range writers[max(0, i-1):] {
+			if _, err := to.WriteString(b.body(50)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b.sink.Await(t, b.Want)
+		wait.Until(t, "the source is well", func() bool { return b.status().Error == "" })
+	}
+	for _, to := range writers {
+		to.Close()
+	}
+
+	removePipe()
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "the file is named", func() bool { return strings.Contains(b.status().Error, "is not a named pipe any more") })
+	b.stop()
+}
+
 // TestStandardInputIsRead: to its end, the last line without a newline too; a line that is too long counts as long.
 func TestStandardInputIsRead(t *testing.T) {
 	t.Parallel()
