@@ -11,10 +11,10 @@ import (
 // A Decoder takes records out of a shipper's envelope and makes requests of them.
 //
 // An envelope contains a line, which the format reads, or fields, which are read when the format is one of JSON. A line
-// that is a JSON object is preferred to the fields around it, but in OTLP only if they are no request. The time of a request is the one in the line or the
-// fields. Only when a JSON object has no time is the envelope's time used, which is when the shipper read the line (in
-// OTLP: timeUnixNano, the event's own, else observedTimeUnixNano). A time that is there and cannot be read is never
-// replaced.
+// that is a JSON object is preferred to the fields around it, but in OTLP only if they are no request. The time of a
+// request is the one in the line or the fields. Only when a JSON object has no time is the envelope's time used, which
+// is when the shipper read the line (in OTLP: timeUnixNano, the event's own, else observedTimeUnixNano). A time that is
+// there and cannot be read is never replaced.
 //
 // The strings of a request, and the results of Envelope, are valid until the next record and as long as the record's
 // own memory. Docker and CRI cut long lines into parts, so a Decoder of these is for one file, and Pending reports
