@@ -88,7 +88,14 @@ func (f *fleet) probe(b *testing.B, rate int) {
 		b.Fatal(err)
 	}
 	defer file.Close()
-	log := &writtenLog{file: file}
+	f.probeLog(b, &writtenLog{file: file}, rate)
+}
+
+// A lineLog is a log to which complete lines are appended, by several goroutines.
+type lineLog interface{ append(lines []byte) error }
+
+// probeLog measures from a line in a log to the refusal, while others' lines are written there.
+func (f *fleet) probeLog(b *testing.B, log lineLog, rate int) {
 	ctx, stop := context.WithCancel(b.Context())
 	var others sync.WaitGroup
 	defer others.Wait()
@@ -118,7 +125,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // timeToRefusal writes the allowed lines and, long after these are counted, one more. It is 0 when the client is never
 // refused.
-func (f *fleet) timeToRefusal(log *writtenLog, client string) time.Duration {
+func (f *fleet) timeToRefusal(log lineLog, client string) time.Duration {
 	var lines []byte
 	for range latencyLimit {
 		lines = logLine(lines, client, time.Now())
@@ -142,7 +149,7 @@ func (f *fleet) timeToRefusal(log *writtenLog, client string) time.Duration {
 }
 
 // writeOthers writes lines of clients that keep their limits.
-func writeOthers(ctx context.Context, log *writtenLog, rate int) {
+func writeOthers(ctx context.Context, log lineLog, rate int) {
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
 	perTick := float64(rate) * tick.Seconds()

@@ -133,6 +133,18 @@ func (b *Bench) Settle() {
 // Status is that of the source.
 func (b *Bench) Status() pipeline.SourceStatus { return b.running.Status().Sources[0] }
 
+// Reads runs the collector until it has read up to a position and sent all of it.
+func (b *Bench) Reads(position int64) {
+	b.T.Helper()
+	b.Start()
+	for {
+		if logs := b.Status().Logs; len(logs) == 1 && logs[0].Position >= position && logs[0].InFlight == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // Says waits until the log has a text.
 func (b *Bench) Says(text string) {
 	b.T.Helper()

@@ -1,0 +1,211 @@
+package ordered_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"weir/pkg/collector/ordered"
+	"weir/test/streams"
+	"weir/test/wait"
+)
+
+// A memory is a log in memory, whose server fails from time to time. Its IDs are those of the entries before the place.
+type memory struct {
+	mu       sync.Mutex
+	made     int // how many times
+	lines    []string
+	removed  int
+	random   *rand.Rand // nil never fails
+	panicked bool       // the next read panics
+	missing  bool
+}
+
+var errServer = errors.New("the server fails")
+
+func (m *memory) String() string { return "memory" }
+
+func (m *memory) Close() {}
+
+func (m *memory) add(lines []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lines = append(m.lines, lines...)
+}
+
+// again makes the log again.
+func (m *memory) again() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.made++
+	m.lines, m.removed = nil, 0
+}
+
+func place(position int) ordered.Place {
+	return ordered.Place{Position: int64(position), ID: "after " + strconv.Itoa(position)}
+}
+
+func (m *memory) Extent(_ context.Context, was *ordered.Known) (e ordered.Extent, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.missing {
+		return e, ordered.ErrMissing
+	}
+	e = ordered.Extent{Identity: strconv.Itoa(m.made), First: place(m.removed), Last: place(len(m.lines))}
+	if was != nil && was.Identity != e.Identity {
+		e.Other, e.Begin = "it was made again", e.First
+	}
+	return e, m.fails()
+}
+
+func (m *memory) Since(context.Context, time.Time) (ordered.Place, error) { return place(3), nil }
+
+func (m *memory) fails() error {
+	if m.random == nil || m.random.IntN(30) > 0 {
+		return nil
+	}
+	return errServer
+}
+
+func (m *memory) Read(_ context.Context, after ordered.Place) (page ordered.Page, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.panicked:
+		m.panicked = false
+		panic("a log panics")
+	case m.missing:
+		return page, ordered.ErrMissing
+	case after.Position > int64(len(m.lines)):
+		return page, ordered.ErrOther
+	}
+	from := max(int(after.Position), m.removed)
+	if from == int(after.Position) && after.ID != place(from).ID {
+		return page, errors.New("the ID is " + after.ID)
+	}
+	page.Start, page.Lost = int64(from), int64(from)-after.Position
+	n := min(len(m.lines)-from, 7)
+	if m.random != nil && n > 0 {
+		n = m.random.IntN(n + 1)
+	}
+	for i, line := range m.lines[from : from+n] {
+		page.Entries = append(page.Entries, ordered.Entry{Value: slices.Clone([]byte(line)), After: place(from + i + 1)})
+	}
+	page.Waiting = int64(len(m.lines) - from - n)
+	if n == 0 {
+		m.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		m.mu.Lock()
+	}
+	if n == 0 {
+		return page, nil
+	}
+	return page, m.fails()
+}
+
+func newBench(t *testing.T, log *memory) *streams.Bench {
+	return streams.New(t, "memory", func() ([]ordered.Log, error) { return []ordered.Log{log}, nil })
+}
+
+// A server that fails, a log that panics, and a collector that stops while nothing is acknowledged: each entry counts
+// once.
+func TestEachEntryCountsOnce(t *testing.T) {
+	t.Parallel()
+	log := &memory{random: rand.New(rand.NewPCG(1, 2))}
+	b := newBench(t, log)
+	log.add(b.Lines(500))
+	b.Start()
+	b.Await()
+	for range 3 {
+		b.Sink.Set(func() { b.Sink.Mute = true })
+		log.add(b.Lines(100))
+		b.Sink.Await(t, b.Want)
+		b.Restart(func() { log.add(b.Lines(50)) })
+		b.Sink.Unmute()
+		b.Await()
+	}
+}
+
+func TestALogThatPanicsContinues(t *testing.T) {
+	t.Parallel()
+	log := &memory{}
+	b := newBench(t, log)
+	log.add(b.Lines(20))
+	b.Start()
+	b.Await()
+	log.mu.Lock()
+	log.panicked = true
+	log.mu.Unlock()
+	b.Says("a log panics")
+	log.add(b.Lines(20))
+	b.Await()
+}
+
+// A log that was made again is another one, whether it is shorter or longer, and the one before is forgotten.
+func TestALogThatIsMadeAgain(t *testing.T) {
+	log := &memory{}
+	b := newBench(t, log)
+	log.add(b.Lines(20))
+	b.Start()
+	b.Await()
+	log.again()
+	log.add(b.Lines(5))
+	b.Await()
+	b.Says("it was made again")
+	b.Restart(func() {
+		log.again()
+		log.add(b.Lines(90))
+	})
+	b.Await()
+	if sources := b.Sink.Sources(t); len(sources) != 3 {
+		t.Errorf("the batches have the sources %v", sources)
+	}
+}
+
+// A log that is missing at first begins with its first entry, and one about which nothing is stored where start says.
+func TestStart(t *testing.T) {
+	for name, want := range map[string]int64{"missing": 0, "latest": 10, "duration": 3, "earliest": 0} {
+		t.Run(name, func(t *testing.T) {
+			log := &memory{missing: name == "missing"}
+			b := newBench(t, log)
+			b.Source.Ordered.Start.Latest = name == "latest" || name == "missing"
+			if name == "duration" {
+				b.Source.Ordered.Start.Before = time.Hour
+			}
+			lines := b.Unread(int(want))
+			log.add(append(lines, b.Lines(10-int(want))...))
+			b.Start()
+			if name == "missing" {
+				b.Trouble("it does not exist")
+				log.mu.Lock()
+				log.missing = false
+				log.mu.Unlock()
+			}
+			b.Await()
+		})
+	}
+}
+
+// Entries that were removed before they were read are lost, and the position goes on behind them.
+func TestEntriesThatAreRemoved(t *testing.T) {
+	log := &memory{}
+	b := newBench(t, log)
+	log.add(b.Lines(10))
+	b.Start()
+	b.Await()
+	b.Restart(func() {
+		log.add(b.Unread(15))
+		log.add(b.Lines(5))
+		log.mu.Lock()
+		log.removed = 25
+		log.mu.Unlock()
+	})
+	b.Await()
+	b.Says("entries=15 from=10 to=25")
+	wait.Until(t, "the position to be behind them", func() bool { return b.Status().Logs[0].Position == 30 })
+}
