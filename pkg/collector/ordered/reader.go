@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"weir/internal/sleep"
 	"weir/pkg/collector/pace"
@@ -26,6 +27,7 @@ type reader struct {
 	reached int64  // the request time there
 	stream  *pipeline.Stream
 	fed     bool // a page was read
+	soon    *time.Timer
 
 	entries []Entry // those that are being read
 	at      int     // index of the one that is being read
@@ -41,7 +43,8 @@ func (r *reader) run(ctx context.Context) error {
 	member := r.of.memberNow()
 	member.Wait(false)
 	member.Idle(false)
-	r.before = r.from
+	r.before, r.soon = r.from, time.NewTimer(soon)
+	defer r.soon.Stop()
 	r.stream = r.source.in.NewStream(pipeline.StreamConfig{
 		Log: r.of.name, Source: r.name, Position: r.from.Position, Reached: r.reached,
 		Journal: r.source.kept.cuts, Send: r.source.kept.cuts.Send, Keep: r.keep,
@@ -139,36 +142,70 @@ type fetched struct {
 	err  error
 }
 
+// A handover is where the fetcher puts one page at a time. Then it announces the page, and asks for the next one when
+// that was taken. An announcement may come after its page was taken.
+type handover struct {
+	pages       chan fetched
+	more, taken chan struct{}
+}
+
 // readAll reads pages, and asks for the next one meanwhile.
 func (r *reader) readAll(ctx context.Context) error {
 	fetching, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	pages, more := make(chan fetched), make(chan struct{}, 1)
-	running.Go(func() { r.fetch(fetching, pages, more) })
+	pages := handover{pages: make(chan fetched, 1), more: make(chan struct{}, 1), taken: make(chan struct{}, 1)}
+	running.Go(func() { r.fetch(fetching, &pages) })
 
 	for {
-		if err := r.stream.Wait(ctx, more); err != nil {
+		if err := r.stream.Wait(ctx, pages.more); err != nil {
 			return err
 		}
-		var got fetched
 		select {
-		case got = <-pages:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if got.err != nil {
-			return got.err
-		}
-		if err := r.feed(ctx, &got.page); err != nil {
-			return err
+		case got := <-pages.pages:
+			if err := r.feedFetched(ctx, &got, &pages); err != nil {
+				return err
+			}
+			if err := r.feedSoon(ctx, &got.page, &pages); err != nil {
+				return err
+			}
+		default: // feedSoon took it
 		}
 	}
 }
 
-// fetch asks for pages until the context is done or an error. It announces each page before it hands it over.
-func (r *reader) fetch(ctx context.Context, pages chan<- fetched, more chan<- struct{}) {
+// feedFetched feeds a page, and lets the next one be asked for meanwhile.
+func (r *reader) feedFetched(ctx context.Context, got *fetched, pages *handover) error {
+	pages.taken <- struct{}{}
+	if got.err != nil {
+		return got.err
+	}
+	return r.feed(ctx, &got.page)
+}
+
+// soon is how long a page may take that goes into the same cut.
+const soon = 2 * time.Millisecond
+
+// feedSoon feeds the page after a live one, if that comes soon: it has the entries that came while the first one waited
+// for others.
+func (r *reader) feedSoon(ctx context.Context, before *Page, pages *handover) error {
+	if len(before.Entries) == 0 || before.Waiting > 0 || r.source.in.Batch() == 0 {
+		return nil
+	}
+	r.soon.Reset(soon)
+	defer r.soon.Stop()
+	select {
+	case got := <-pages.pages:
+		return r.feedFetched(ctx, &got, pages)
+	case <-r.soon.C:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// fetch asks for pages until the context is done or an error.
+func (r *reader) fetch(ctx context.Context, to *handover) {
 	after := r.from
 	for {
 		var got fetched
@@ -177,13 +214,14 @@ func (r *reader) fetch(ctx context.Context, pages chan<- fetched, more chan<- st
 			return err
 		})
 		after = got.page.end(after)
-		sleep.Wake(more)
-		select {
-		case pages <- got:
-		case <-ctx.Done():
+		to.pages <- got // the one before was taken
+		sleep.Wake(to.more)
+		if got.err != nil {
 			return
 		}
-		if got.err != nil {
+		select {
+		case <-to.taken:
+		case <-ctx.Done():
 			return
 		}
 	}
