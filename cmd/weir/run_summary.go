@@ -144,8 +144,15 @@ func (t *runSummary) rules(b *strings.Builder) {
 		for i, l := range r.Limits {
 			limits[i] = l.String()
 		}
-		fmt.Fprintf(b, "rule       %s: %s by %s, %s\n", r.Name, strings.Join(limits, " "), r.Key, modeInWords(r))
+		fmt.Fprintf(b, "rule       %s: %s by %s, %s\n", r.Name, strings.Join(limits, " "), r.Key, modeInWords(r)+guardInWords(r))
 	}
+}
+
+func guardInWords(r *rule.Rule) string {
+	if r.Guard.MostNew == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", guard %d new blocks/min", r.Guard.MostNew)
 }
 
 func modeInWords(r *rule.Rule) string {

@@ -122,7 +122,7 @@ func (a *Aggregator) newList(in publishing.Topic, name string) *publishing.List 
 		Topic: in, Name: c.BlocklistTopic, Blocklist: c.Blocklist,
 		Events: c.Events, EventsPartitions: c.EventsPartitions, Partitions: c.Partitions, Superseded: a.superseded, Agreed: a.agreeList,
 		Logger: a.logger, Faults: a.faults, Now: c.Now,
-		Blocked: a.metrics.blocked, Over: a.metrics.over.Inc, Corrected: a.metrics.corrected.Inc, Unpublished: a.metrics.unpublished.Inc,
+		Blocked: a.metrics.blocked, Guarded: a.metrics.guards, Over: a.metrics.over.Inc, Corrected: a.metrics.corrected.Inc, Unpublished: a.metrics.unpublished.Inc,
 	}, name)
 }
 

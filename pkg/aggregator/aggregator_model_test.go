@@ -24,11 +24,15 @@ type twin struct {
 	states   map[string]*window.State
 	verdicts map[string]*windows.Verdict
 	ids      map[string]bool // name, from, level of all that were decided
+	guards   map[string]int64
+	begun    map[string]int64 // blocks by rule and minute
+	held     map[string]bool  // as ids: those that are guarded
 }
 
 func (l *lab) twin() *twin {
-	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}}
-	for _, r := range parseRules(l.t, labRules).Rules {
+	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}, guards: map[string]int64{}, begun: map[string]int64{}, held: map[string]bool{}}
+	for _, r := range parseRules(l.t, l.rules).Rules {
+		w.guards[r.Name] = r.Guard.MostNew
 		policy, err := r.Policy(labLate, 0)
 		if err != nil {
 			l.t.Fatal(err)
@@ -71,14 +75,35 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 		}
 		switch o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost); o.Event {
 		case window.Broke, window.Extended, window.Moved:
+			if o.Event != window.Extended {
+				for _, other := range w.states[name].Others() {
+					w.guarded(rule, other, nil)
+				}
+			}
 			v := &windows.Verdict{From: o.From, Until: o.Until, Count: o.Count, Level: o.Level, Limit: w.limits[rule][o.Limit], Offset: offset, Listed: true}
 			if o.Event == window.Moved && (o.First != o.From || o.FirstLevel != o.Level) {
 				v.First, v.FirstLevel = o.First, o.FirstLevel
 			}
+			v.Guarded = w.guarded(rule, o, w.verdicts[name])
 			w.verdicts[name] = v
 			w.ids[fmt.Sprint(name, o.From, o.Level)] = true
+			w.held[fmt.Sprint(name, o.From, o.Level)] = v.Guarded
 		}
 	}
+}
+
+// guarded says whether a block is beyond the guard of its rule: it begins in a minute, or after one, with more than may.
+func (w *twin) guarded(rule string, o window.Outcome, before *windows.Verdict) bool {
+	most := w.guards[rule]
+	switch {
+	case o.Event == window.Moved || o.Event == window.Extended && before != nil && before.From == o.From:
+		return before != nil && before.Guarded
+	case o.Event == window.Extended || most == 0:
+		return false
+	}
+	minute := func(n int64) string { return fmt.Sprint(rule, " ", o.From/60_000+n) }
+	w.begun[minute(0)]++
+	return w.begun[minute(0)] > most || w.begun[minute(-1)] > most
 }
 
 // compare holds what is in the store and on the list against the twin.
@@ -104,13 +129,15 @@ func (l *lab) compare(p *partition) {
 		}
 		l.compareVerdict(name, record.Verdict, w.verdicts[name])
 		e := said[name]
-		if v := record.Verdict; v != nil && (e == nil || e.From != v.From || e.Until != v.Until || e.Ended != v.Ended || e.Level != v.Level || e.Offset != v.Offset) {
+		if v := record.Verdict; v != nil && (e == nil || e.From != v.From || e.Until != v.Until || e.Ended != v.Ended || e.Level != v.Level || e.Offset != v.Offset || e.Guarded != v.Guarded) {
 			l.t.Errorf("%s: the list says %+v of %+v", name, e, v)
 		}
 	}
 	for _, m := range l.list.arrived {
 		if e := l.entry(m.Key, m.Value); e != nil && !w.ids[fmt.Sprint(string(m.Key), e.From, e.Level)] {
 			l.t.Errorf("the list has %+v, which never was", e)
+		} else if e != nil && e.Guarded != w.held[fmt.Sprint(string(m.Key), e.From, e.Level)] {
+			l.t.Errorf("guarded is %v of %+v", e.Guarded, e)
 		}
 	}
 	if len(w.ids) == 0 {
@@ -171,14 +198,16 @@ func (l *lab) torment(lives int, goBack func()) {
 		case 1:
 			l.list.killIn = l.r.IntN(20)
 		case 2:
-			l.store.loseReply = 0.1
+			if !l.steady {
+				l.store.loseReply = 0.1
+			}
 		}
 		turns := 1 + l.r.IntN(60)
 		if l.live(p, turns/2) {
 			l.kill()
 			continue
 		}
-		l.store.away = l.r.IntN(4) == 0
+		l.store.away = l.r.IntN(4) == 0 && !l.steady
 		dead := l.live(p, turns/8)
 		l.store.away = false
 		if !dead && zombie != nil && zombie.windows != nil {

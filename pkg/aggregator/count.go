@@ -269,14 +269,15 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 			continue
 		}
 
-		c.countHit(b.windows[item.Pair], item.UnixMilli, item.Cost, latest, h.Source)
+		c.countHit(b.windows[item.Pair], item.UnixMilli, item.Cost, latest, publishing.Cause{Source: h.Source, Item: int64(i)})
 	}
 
+	c.windows.Guard.Counted(generation, b.offset)
 	return len(items)
 }
 
 // countHit counts a hit of a window, unless it is ahead of time. With cost 0 it is the command to unblock.
-func (c *counter) countHit(w *windows.Window, at, cost, latest int64, source string) {
+func (c *counter) countHit(w *windows.Window, at, cost, latest int64, cause publishing.Cause) {
 	if cost == 0 {
 		c.decided = c.publisher.Unblock(c.decided, w, at)
 		return
@@ -295,7 +296,7 @@ func (c *counter) countHit(w *windows.Window, at, cost, latest int64, source str
 	c.reached = max(c.reached, at)
 	switch outcome.Event {
 	case window.Broke, window.Extended, window.Moved:
-		c.decided = c.publisher.Decide(c.decided, w, outcome, source)
+		c.decided = c.publisher.Decide(c.decided, w, outcome, cause)
 	}
 }
 
@@ -345,6 +346,6 @@ func (c *counter) countParcel(one *windows.Parcel, generation int64) {
 	c.windows.Change(w)
 	w.Generation, w.Offset = generation, one.Offset
 	for _, h := range one.Hits {
-		c.countHit(w, h.UnixMilli, h.Cost, one.Latest, one.Source)
+		c.countHit(w, h.UnixMilli, h.Cost, one.Latest, publishing.Cause{Source: one.Source, Item: windows.Waited})
 	}
 }

@@ -42,6 +42,8 @@ type lab struct {
 	sources map[string]int64
 	resends [][]byte
 	hotKeys int
+	rules   string
+	steady  bool           // the store is never away: hits are counted in the order of the log
 	fetches []func() error // of the list that fail, the next first
 	log     *labLog        // of the last partition
 	clock   int64          // of collectors, where it is not newest
@@ -143,6 +145,7 @@ func newLab(t testing.TB, seed uint64, cold store.Store) *lab {
 		now: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), writer: hit.NewWriter(), sources: map[string]int64{}, hotKeys: windows.SmallestSize,
 		hitsTopic: "lab/hits/1", listTopic: "lab/blocklist/1"}
 	l.store = &shaky{Store: cold, lab: l, killIn: -1}
+	l.rules = labRules
 	l.start(labRules)
 	return l
 }
@@ -239,6 +242,9 @@ func (l *lab) partition() *partition {
 	l.log = &labLog{lab: l, most: 1 + l.r.IntN(30)}
 	p := l.agg.newPartition(0, l.log, commits)
 	p.keptClear = 0
+	if l.steady {
+		p.own.Patience = time.Hour
+	}
 	return p
 }
 
@@ -325,7 +331,7 @@ func (l *lab) kill() {
 	l.list.lose(l.r.IntN(len(l.list.waiting) + 1))
 	l.events.lose(l.r.IntN(len(l.events.waiting) + 1))
 	l.store.killIn, l.store.away, l.store.loseReply = -1, false, 0
-	l.start(labRules)
+	l.start(l.rules)
 }
 
 // send writes a cut to the log.

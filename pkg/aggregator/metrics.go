@@ -18,6 +18,7 @@ type metrics struct {
 	batches     batchMetrics
 	lookups     struct{ hot, cold prometheus.Counter }
 	broken      *prometheus.CounterVec
+	guarded     *prometheus.CounterVec
 	detection   *prometheus.HistogramVec
 	over        prometheus.Counter
 	unpublished prometheus.Counter
@@ -54,6 +55,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	lookups := series("weir_aggregator_lookups_total", "Windows looked up, by where they were.", "where")
 	m.lookups.hot, m.lookups.cold = lookups.WithLabelValues("hot"), lookups.WithLabelValues("cold")
 	m.broken = series("weir_blocks_total", "Blocks published, by rule, mode and the limit that was broken.", "rule", "mode", "limit")
+	m.guarded = series("weir_aggregator_guarded_total", "New blocks that the guard of their rule keeps from being enforced.", "rule")
 	m.over = series("weir_aggregator_verdicts_over_total", "Verdicts whose block was over before it could be published.").WithLabelValues()
 	m.corrected = series("weir_aggregator_corrected_total", "Entries published again because late hits have shown an earlier break.").WithLabelValues()
 	m.unpublished = series("weir_aggregator_unpublished_total", "Verdicts and events that cannot be published: Kafka or the list refuses them for good.").WithLabelValues()
@@ -77,10 +79,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 }
 
 // blocked notes a block that is published, so long after the request that began it.
-func (m *metrics) blocked(r *windows.Rule, limit string, after time.Duration) {
-	m.broken.WithLabelValues(r.Name, r.Mode(), limit).Inc()
+func (m *metrics) blocked(r *windows.Rule, v *windows.Verdict, after time.Duration) {
+	m.broken.WithLabelValues(r.Name, r.ModeOf(v), v.Limit).Inc()
 	m.detection.WithLabelValues(r.Name).Observe(after.Seconds())
 }
+
+// guards notes a block that the guard of its rule keeps from being enforced.
+func (m *metrics) guards(r *windows.Rule) { m.guarded.WithLabelValues(r.Name).Inc() }
 
 // showRules starts the series of rules at 0, so that an alert sees a rule's first block as an increase.
 func (m *metrics) showRules(set *rule.Set) {
@@ -89,6 +94,7 @@ func (m *metrics) showRules(set *rule.Set) {
 			continue
 		}
 		m.detection.WithLabelValues(r.Name)
+		m.guarded.WithLabelValues(r.Name)
 		for _, limit := range r.Limits {
 			m.broken.WithLabelValues(r.Name, r.Mode.String(), limit.Text)
 		}

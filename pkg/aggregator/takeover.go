@@ -21,11 +21,14 @@ func (p *partition) take(ctx context.Context) error {
 		return fmt.Errorf("taking the partition: %w", err)
 	}
 
-	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), []byte(publishing.NoteKey), []byte(windows.HitsTopicKey), []byte(publishing.TopicKey)})
+	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), []byte(publishing.NoteKey), []byte(windows.HitsTopicKey), []byte(publishing.TopicKey), []byte(windows.GuardKey)})
 	if err != nil {
 		return fmt.Errorf("reading the checkpoint: %w", err)
 	}
 	if err := p.restore(ctx, values[0], values[2]); err != nil {
+		return err
+	}
+	if err := p.restoreGuard(values[4]); err != nil {
 		return err
 	}
 	stored, _ := p.saver.Stored()
@@ -75,6 +78,19 @@ func (p *partition) restore(ctx context.Context, value, topicNote []byte) error 
 	return nil
 }
 
+// restoreGuard takes the guard's counts that the store has. They are of the same moment as the windows.
+func (p *partition) restoreGuard(value []byte) error {
+	guard, err := windows.ReadGuard(value)
+	if ends(err) {
+		return err
+	}
+	if err != nil {
+		p.logger.Error("new blocks are counted from zero for the guards of rules", "error", err)
+	}
+	p.windows.Guard = guard
+	return nil
+}
+
 func generation(number int64) string { return strconv.FormatInt(number, 10) }
 
 // withoutCheckpoint goes to the beginning of the log where the checkpoint is damaged. The windows say which hits they
@@ -102,6 +118,7 @@ func (p *partition) drop() {
 		Damaged: func(err error) { p.faults.Note("damaged window", err) },
 		Saved:   func(took time.Duration) { p.metrics.checkpoint.Observe(took.Seconds()) },
 	})
+	p.windows.Guard = &windows.Guard{}
 	p.saver.Reset(p.windows)
 	p.sweep = &windows.Sweep{Set: p.windows, Rules: p.rules.named, Late: p.config.Late}
 	p.counter.forget(p.windows, hit.NewPositions(mostSources, p.config.Retention))

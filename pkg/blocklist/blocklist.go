@@ -57,6 +57,9 @@ import "errors"
 const (
 	// RecordVersion is the first byte of every value that this package writes, and "v" in JSON.
 	RecordVersion = 1
+
+	// guardedVersion is the first byte of guarded entries, which end with the xxhash64 of all bytes before it.
+	guardedVersion = 2
 	// MaxBytes is the length of the longest value, and of the longest key of a record.
 	MaxBytes = 8 << 10
 	// Never is the end of an entry that does not end by itself.

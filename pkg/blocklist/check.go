@@ -81,8 +81,11 @@ func (a *Answer) order(h Held, now int64) {
 // byKey asks for a rule's entry.
 func (c *content) byKey(answer *Answer, rule string, key []byte, now int64) {
 	h := c.get(rule, key)
+	if !h.inForce(now) {
+		return
+	}
+	h = h.at(now)
 	switch {
-	case !h.inForce(now):
 	case h.Shadow():
 		if !answer.Shadow.Found() || h.Until() > answer.Shadow.Until() {
 			answer.Shadow = h

@@ -88,6 +88,9 @@ func (c *content) applyEntry(change Change, now int64) error {
 	if e.Mode == Shadow {
 		flags |= heldShadow
 	}
+	if e.Guarded {
+		flags |= heldGuarded
+	}
 	if e.Ended != 0 {
 		flags |= heldEnded
 	}
@@ -118,7 +121,7 @@ func keepUntil(until, ended int64) int64 {
 
 func (c *content) get(rule string, key []byte) Held {
 	state, record := c.find(rule, key)
-	return Held{state, record}
+	return Held{rule: state, record: record}
 }
 
 // hold puts a record in the place of an old one, or in a place of its own.
@@ -158,6 +161,9 @@ func (r *ruleState) count(flags byte, by int) {
 		return
 	}
 	r.counts[flags&heldShadow] += by
+	if flags&(heldOrder|heldGuarded) == heldGuarded {
+		r.guarded += by
+	}
 }
 
 // forget removes a record and its index entries.

@@ -60,6 +60,8 @@ func (c *content) index(o *Order, key []byte, now int64) error {
 	switch o.Kind {
 	case OrderPause:
 		return c.pause(o.Rule, o.Until)
+	case OrderConfirm:
+		return c.confirm(o.Rule, o.Until)
 	case OrderPardon:
 		c.pardoned++
 		return c.refreshPardon(pardonedKey(key), now)
@@ -79,6 +81,8 @@ func (c *content) unindex(old Held) {
 	switch o := old.Order(); {
 	case o.Kind == OrderPause:
 		_ = c.pause(o.Rule, 0)
+	case o.Kind == OrderConfirm:
+		_ = c.confirm(o.Rule, 0)
 	case o.Kind == OrderPardon:
 		c.pardoned--
 		_ = c.refreshPardon(pardonedKey(old.recordKey()), 0)
@@ -97,6 +101,15 @@ func (c *content) pause(rule string, until int64) error {
 	number, err := c.number(rule)
 	if err == nil {
 		c.view.Load().rules[number].pausedUntil.Store(until)
+	}
+	return err
+}
+
+// confirm has guarded entries of a rule be enforced until a time.
+func (c *content) confirm(rule string, until int64) error {
+	number, err := c.number(rule)
+	if err == nil {
+		c.view.Load().rules[number].confirmedUntil.Store(until)
 	}
 	return err
 }

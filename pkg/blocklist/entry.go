@@ -24,6 +24,7 @@ type Entry struct {
 	Count   int64             // of hits within the limit's time, including the one that broke it
 	Level   int               // 1 for the first offence, 2 for the second within the rule's forget, …
 	Mode    Mode
+	Guarded bool // the rule's guard keeps the block from being enforced, see Held.Shadow; Mode is Shadow in the record
 	Source  Source
 	Order   Kind   // of a manual entry, see Order.Entry; it is not in the entry's record
 	By      string // weir, or who ordered it
@@ -146,6 +147,7 @@ type shownEntry struct {
 	Count   int64             `json:"count"`
 	Level   int               `json:"level"`
 	Mode    Mode              `json:"mode"`
+	Guarded bool              `json:"guarded,omitempty"`
 	Source  Source            `json:"source"`
 	Order   Kind              `json:"order,omitempty"`
 	By      string            `json:"by"`
@@ -156,7 +158,7 @@ type shownEntry struct {
 // MarshalJSON writes the entry as JSON.
 func (e *Entry) MarshalJSON() ([]byte, error) {
 	shown := shownEntry{RecordVersion, e.ID, e.Rule, e.Key, e.Fields, instant(e.From), instant(e.Until), instant(e.Decided), e.Limit, e.Count,
-		e.Level, e.Mode, e.Source, e.Order, e.By, e.Why, nil}
+		e.Level, e.Mode, e.Guarded, e.Source, e.Order, e.By, e.Why, nil}
 	if shown.Fields == nil {
 		shown.Fields = map[string]string{}
 	}
@@ -182,7 +184,7 @@ func (e *Entry) UnmarshalJSON(text []byte) error {
 	}
 
 	*e = Entry{ID: shown.ID, Rule: shown.Rule, Key: shown.Key, Fields: shown.Fields, From: int64(shown.From), Until: shown.Until.untilInstant(),
-		Decided: int64(shown.Decided), Limit: shown.Limit, Count: shown.Count, Level: shown.Level, Mode: shown.Mode, Source: shown.Source,
+		Decided: int64(shown.Decided), Limit: shown.Limit, Count: shown.Count, Level: shown.Level, Mode: shown.Mode, Guarded: shown.Guarded, Source: shown.Source,
 		Order: shown.Order, By: shown.By, Why: shown.Why}
 	if shown.Ended != nil {
 		e.Ended = int64(*shown.Ended)
@@ -221,6 +223,9 @@ func (e *Entry) validate() error {
 	}
 	if e.Count < 0 || e.Level < 0 || e.Level > maxLevel || e.Generation < 0 || e.Offset < 0 || e.Mode > Shadow || e.Source > Manual {
 		return fmt.Errorf("%w: a number of it is out of its range", ErrEntry)
+	}
+	if e.Guarded && (e.Mode != Shadow || e.Source != Verdict) {
+		return fmt.Errorf("%w: it is guarded, and no verdict in shadow mode", ErrEntry)
 	}
 	if len(e.Fields) > maxFields {
 		return fmt.Errorf("%w: %d fields", ErrEntry, len(e.Fields))

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cespare/xxhash/v2"
+
 	"weir/internal/varint"
 )
 
@@ -15,8 +17,9 @@ const (
 	isManual
 	hasEnded
 	isNever
+	isGuarded // only in values of guardedVersion
 
-	flags = isShadow | isManual | hasEnded | isNever
+	flags = isShadow | isManual | hasEnded | isNever | isGuarded
 )
 
 // Append appends the value of the entry's record. It returns ErrEntry for an impossible entry.
@@ -25,7 +28,7 @@ func (e *Entry) Append(b []byte) ([]byte, error) {
 		return b, err
 	}
 	begin := len(b)
-	b = append(b, RecordVersion, e.flags())
+	b = append(b, e.version(), e.flags())
 	b = appendText(b, e.ID)
 	b = binary.AppendUvarint(b, uint64(e.Generation))
 	b = binary.AppendUvarint(b, uint64(e.Offset))
@@ -36,11 +39,23 @@ func (e *Entry) Append(b []byte) ([]byte, error) {
 	b = appendText(b, e.By)
 	b = appendText(b, e.Why)
 	b = e.appendFields(b)
+	if e.Guarded {
+		b = binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b[begin:]))
+	}
 	if long := len(b) - begin; long > MaxBytes {
 		return b[:begin], fmt.Errorf("%w: %d bytes, at most %d are possible", ErrEntry, long, MaxBytes)
 	}
 
 	return b, nil
+}
+
+// version is the first byte of the value. Programs that do not know guards leave out the records of a later version, and so
+// do not enforce them.
+func (e *Entry) version() byte {
+	if e.Guarded {
+		return guardedVersion
+	}
+	return RecordVersion
 }
 
 func (e *Entry) flags() byte {
@@ -56,6 +71,9 @@ func (e *Entry) flags() byte {
 	}
 	if e.Until == Never {
 		f |= isNever
+	}
+	if e.Guarded {
+		f |= isGuarded
 	}
 
 	return f
@@ -109,13 +127,18 @@ func Decode(record, value []byte) (*Entry, error) {
 
 // decode reads a value into an entry that has its rule and key. Borrowed texts share the value's bytes.
 func (e *Entry) decode(value []byte, borrowed bool) error {
-	if err := checkVersion(value, 2); err != nil {
+	guarded := len(value) > 0 && value[0] == guardedVersion && sealed(value)
+	body := value
+	if guarded {
+		body = value[:len(value)-sealBytes]
+	}
+	if err := checkEntryVersion(value, guarded); err != nil {
 		return err
 	}
-	if value[1]&^flags != 0 {
+	if value[1]&^flags != 0 || guarded != (value[1]&isGuarded != 0) {
 		return errDamaged(value)
 	}
-	c := newDecoder(value[2:], borrowed)
+	c := newDecoder(body[2:], borrowed)
 	e.read(&c, value[1])
 	// The flags are compared with those that the entry would be written with, so that every entry has one form in
 	// bytes.
@@ -126,7 +149,7 @@ func (e *Entry) decode(value []byte, borrowed bool) error {
 }
 
 func (e *Entry) read(c *decoder, flags byte) {
-	e.Mode, e.Source = Mode(flags&isShadow), Source(flags&isManual>>1)
+	e.Mode, e.Source, e.Guarded = Mode(flags&isShadow), Source(flags&isManual>>1), flags&isGuarded != 0
 	e.ID = c.text(maxShort)
 	e.Generation, e.Offset = c.Number(), c.Number()
 	e.From = c.Signed()

@@ -192,14 +192,17 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
 	}
-	unsealed := append([]byte{RecordVersion + 1}, value[1:]...)
+	unsealed := append([]byte{guardedVersion + 1}, value[1:]...)
 	newer := binary.LittleEndian.AppendUint64(bytes.Clone(unsealed), xxhash.Sum64(unsealed))
+	unguarded := append([]byte{guardedVersion}, value[1:]...) // with its checksum, but without the flag
+	unguarded = binary.LittleEndian.AppendUint64(unguarded, xxhash.Sum64(unguarded))
 	for _, test := range []struct {
 		key, value []byte
 		want       error
 	}{
 		{key, newer, ErrNewer},
 		{key, unsealed, ErrDamaged},
+		{key, unguarded, ErrDamaged},
 		{key, []byte(`{"hello":1}`), ErrDamaged},
 		{key, append(value[:len(value):len(value)], 0), ErrDamaged},
 		{key, make([]byte, MaxBytes+1), ErrDamaged},

@@ -10,8 +10,8 @@ import (
 // inForce yields the active entries and orders.
 func (f frozen) inForce(now int64, yield func(Held) bool) {
 	f.each(func(state *ruleState, p packed) bool {
-		h := Held{state, p}
-		return !h.inForce(now) || yield(h)
+		h := Held{rule: state, record: p}
+		return !h.inForce(now) || yield(h.at(now))
 	})
 }
 

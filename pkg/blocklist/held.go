@@ -8,12 +8,15 @@ const (
 	heldOrder                // an order; its kind is in the bits of heldKinds
 	heldKinds    = 0x70
 	heldKindBit  = 4
+	heldGuarded  = 0x80 // an entry that its rule's guard keeps from being enforced, unless the rule is confirmed
 )
 
 // Held is an entry or an order of a Set, as it was found; the zero Held is none.
 type Held struct {
 	rule   *ruleState
 	record packed
+
+	confirmed bool // a guarded entry, and a person has confirmed its rule
 }
 
 // Found reports whether there is one.
@@ -33,8 +36,19 @@ func (h Held) Key() string { return string(h.record.key()) }
 // Until returns when it ends by itself, in Unix milliseconds, or Never.
 func (h Held) Until() int64 { return h.record.until() }
 
-// Shadow reports whether it is an entry that is only shown.
-func (h Held) Shadow() bool { return h.record.flags()&heldShadow != 0 }
+// Shadow reports whether it is an entry that is only shown. A guarded entry is, unless its rule is confirmed.
+func (h Held) Shadow() bool { return h.record.flags()&heldShadow != 0 && !h.confirmed }
+
+// Guarded reports whether the rule's guard keeps the entry from being enforced; also while the rule is confirmed.
+func (h Held) Guarded() bool { return !h.isOrder() && h.record.flags()&heldGuarded != 0 }
+
+// at returns it as it counts at a time: guarded entries are enforced while their rule is confirmed.
+func (h Held) at(now int64) Held {
+	if h.record.flags()&heldGuarded != 0 && !h.isOrder() {
+		h.confirmed = h.rule.confirmedUntil.Load() > now
+	}
+	return h
+}
 
 // Entry returns a newly decoded copy; an order in the form of an entry.
 func (h Held) Entry() *Entry {
@@ -42,6 +56,9 @@ func (h Held) Entry() *Entry {
 		return h.Order().Entry()
 	}
 	e, _ := Decode(h.recordKey(), h.record.value()) // a stored record is always complete
+	if h.confirmed {
+		e.Mode = Enforce
+	}
 	return e
 }
 

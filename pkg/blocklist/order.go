@@ -15,7 +15,7 @@ type Order struct {
 	// Scope and Value name the target of a block or an allow: ip and an address or a prefix as pkg/rule writes them, or
 	// the name of a field and its value.
 	Scope, Value string
-	// Rule is the rule of a pause, * for all; with Key it is the entry that a pardon is about.
+	// Rule is the rule of a pause, * for all, or of a confirmation; with Key it is the entry that a pardon is about.
 	Rule, Key string
 	// Pardons is the id of the entry that is pardoned. The pardon also covers all entries of the same rule and key that
 	// begin by the time of the order: hits that still wait to be counted can lead to those.
@@ -38,13 +38,14 @@ type Kind uint8
 
 // The kinds.
 const (
-	OrderBlock  Kind = iota + 1 // refuse
-	OrderAllow                  // let through, whatever other entries state
-	OrderPardon                 // lift an entry
-	OrderPause                  // suspend a rule's entries, or all, for a while
+	OrderBlock   Kind = iota + 1 // refuse
+	OrderAllow                   // let through, whatever other entries state
+	OrderPardon                  // lift an entry
+	OrderPause                   // suspend a rule's entries, or all, for a while
+	OrderConfirm                 // enforce a rule's guarded entries for a while
 )
 
-var kindNames = [...]string{"", "block", "allow", "pardon", "pause"}
+var kindNames = [...]string{"", "block", "allow", "pardon", "pause", "confirm"}
 
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
@@ -53,21 +54,22 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// MarshalText writes block, allow, pardon or pause.
+// MarshalText writes block, allow, pardon, pause or confirm.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
 func (k *Kind) UnmarshalText(text []byte) error {
-	return unword(k, text, OrderBlock, OrderAllow, OrderPardon, OrderPause)
+	return unword(k, text, OrderBlock, OrderAllow, OrderPardon, OrderPause, OrderConfirm)
 }
 
 // EveryRule is the rule of a pause for all rules.
 const EveryRule = "*"
 
-// The words in the place of a scope in the keys of pauses and pardons.
+// The words in the place of a scope in the keys of pauses, pardons and confirmations.
 const (
-	pauseWord  = "pause"
-	pardonWord = "pardon"
+	pauseWord   = "pause"
+	pardonWord  = "pardon"
+	confirmWord = "~guard" // no field can have this name, while one may be named guard
 )
 
 // RecordKey returns the key of the order's record. Block and allow of one scope and value share it: the newest is
@@ -76,6 +78,8 @@ func (o *Order) RecordKey() []byte {
 	switch o.Kind {
 	case OrderPause:
 		return []byte(ManualRule + "/" + pauseWord + "/" + o.Rule)
+	case OrderConfirm:
+		return []byte(ManualRule + "/" + confirmWord + "/" + o.Rule)
 	case OrderPardon:
 		return []byte(ManualRule + "/" + pardonWord + "/" + o.Rule + "/" + o.Key)
 	}
@@ -94,6 +98,9 @@ func (o *Order) readKey(record []byte) bool {
 	case OrderPause:
 		o.Rule = value
 		return scope == pauseWord
+	case OrderConfirm:
+		o.Rule = value
+		return scope == confirmWord
 	case OrderPardon:
 		// A rule's name has no slash, so the first one ends it; a key may have some.
 		o.Rule, o.Key, found = strings.Cut(value, "/")
@@ -109,7 +116,7 @@ func (o *Order) Entry() *Entry {
 	e := &Entry{ID: o.ID, Rule: ManualRule, Key: o.Value, From: o.From, Until: o.Until, Decided: o.From, Ended: o.Ended,
 		Source: Manual, Order: o.Kind, By: o.By, Why: o.Why}
 	switch o.Kind {
-	case OrderPause:
+	case OrderPause, OrderConfirm:
 		e.Key, e.Fields = o.Rule, map[string]string{"rule": o.Rule}
 	case OrderPardon:
 		e.Key, e.Fields = o.Rule+"/"+o.Key, map[string]string{"rule": o.Rule, "key": o.Key, "pardons": o.Pardons}
@@ -141,8 +148,8 @@ func (o *Order) validateTarget() error {
 	switch o.Kind {
 	case OrderBlock, OrderAllow:
 		good = o.Rule == "" && o.Key == "" && o.Pardons == "" && validTarget(o.Scope, o.Value)
-	case OrderPause:
-		good = ruleful && o.Scope == "" && o.Value == "" && o.Key == "" && o.Pardons == ""
+	case OrderPause, OrderConfirm:
+		good = ruleful && (o.Kind == OrderPause || o.Rule != EveryRule) && o.Scope == "" && o.Value == "" && o.Key == "" && o.Pardons == ""
 	case OrderPardon:
 		good = ruleful && o.Key != "" && len(o.Key) <= maxKey && o.Pardons != "" && len(o.Pardons) <= maxShort && o.Scope == "" && o.Value == ""
 	}

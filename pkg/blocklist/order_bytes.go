@@ -48,7 +48,7 @@ func decodeOrder(record, value []byte) (*Order, error) {
 		return nil, err
 	}
 	o := &Order{Kind: Kind(value[2])}
-	if o.Kind > OrderPause {
+	if o.Kind > OrderConfirm {
 		return nil, fmt.Errorf("%w: an order of kind %d", ErrNewer, value[2])
 	}
 
@@ -87,6 +87,17 @@ func checkVersion(value []byte, least int) error {
 	}
 	if len(value) < least || len(value) > MaxBytes || value[0] != RecordVersion {
 		return fmt.Errorf("%w: %d bytes", ErrDamaged, len(value))
+	}
+	return nil
+}
+
+// checkEntryVersion is checkVersion for an entry; guarded says that the value is one of guardedVersion, with its checksum.
+func checkEntryVersion(value []byte, guarded bool) error {
+	if !guarded {
+		return checkVersion(value, 2)
+	}
+	if len(value) < 2+sealBytes || len(value) > MaxBytes {
+		return errDamaged(value)
 	}
 	return nil
 }

@@ -11,11 +11,14 @@ import (
 
 // A ruleState is the state of a rule, or of a scope of orders, whose name is manual/SCOPE.
 type ruleState struct {
-	name        string
-	pausedUntil atomic.Int64
-	form        atomic.Pointer[form]
+	name           string
+	pausedUntil    atomic.Int64
+	confirmedUntil atomic.Int64
+	form           atomic.Pointer[form]
 
-	counts [2]int // active entries by mode; guarded by the Set's lock
+	// The Set's lock is held for these:
+	counts  [2]int // active entries by mode
+	guarded int    // of those in shadow mode
 }
 
 // A form describes the keys of a rule so far. It never changes.

@@ -146,6 +146,7 @@ type Count struct {
 	Rule    string // manual/SCOPE for orders
 	Mode    Mode
 	Entries int
+	Guarded int // of those in shadow mode: the rule's guard keeps them from being enforced, or did until it was confirmed
 }
 
 // Counts returns the entries of each rule and mode, and the orders of each scope. It may include entries that have just
@@ -155,9 +156,9 @@ func (s *Set) Counts() []Count {
 	defer s.mu.Unlock()
 	var counts []Count
 	for _, state := range s.list.Load().view.Load().rules {
-		counts = append(counts, Count{state.name, Enforce, state.counts[Enforce]})
+		counts = append(counts, Count{Rule: state.name, Mode: Enforce, Entries: state.counts[Enforce]})
 		if !state.isOrders() {
-			counts = append(counts, Count{state.name, Shadow, state.counts[Shadow]})
+			counts = append(counts, Count{Rule: state.name, Mode: Shadow, Entries: state.counts[Shadow], Guarded: state.guarded})
 		}
 	}
 	return counts

@@ -91,7 +91,7 @@ func TestEntriesThatDoNotFitAreLeftOut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := s.Counts(); len(got) != 2 || got[0] != (Count{"per-ip", Enforce, 1}) {
+	if got := s.Counts(); len(got) != 2 || got[0] != (Count{Rule: "per-ip", Mode: Enforce, Entries: 1}) {
 		t.Error(got)
 	}
 }

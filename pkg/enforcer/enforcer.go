@@ -296,16 +296,17 @@ func (e *Enforcer) drain(server *http.Server) {
 
 // A Status is the state of an enforcer for people.
 type Status struct {
-	Rules     string     `json:"rules"`
-	Whole     bool       `json:"whole"`
-	Version   string     `json:"version"`
-	AsOf      *time.Time `json:"as_of"` // when the list was last known to be up to date
-	Age       string     `json:"age,omitempty"`
-	Follows   string     `json:"follows"`
-	Followers int64      `json:"followers"`
-	Paused    []string   `json:"paused"`  // rules, * for all
-	Waiting   int64      `json:"waiting"` // orders that Kafka does not have yet
-	CaughtUp  bool       `json:"caught_up"`
+	Rules     string         `json:"rules"`
+	Whole     bool           `json:"whole"`
+	Version   string         `json:"version"`
+	AsOf      *time.Time     `json:"as_of"` // when the list was last known to be up to date
+	Age       string         `json:"age,omitempty"`
+	Follows   string         `json:"follows"`
+	Followers int64          `json:"followers"`
+	Paused    []string       `json:"paused"`            // rules, * for all
+	Guarded   map[string]int `json:"guarded,omitempty"` // entries that the guards of rules keep from being enforced
+	Waiting   int64          `json:"waiting"`           // orders that Kafka does not have yet
+	CaughtUp  bool           `json:"caught_up"`
 }
 
 // Status returns the present state.
@@ -313,7 +314,7 @@ func (e *Enforcer) Status() Status {
 	now := e.config.Now()
 	state := e.config.Set.State()
 	s := Status{Rules: e.ruling.Load().Rules.Fingerprint(), Whole: state.Whole, Version: state.Version.String(), Follows: e.config.Follows,
-		Followers: e.following.Load(), Paused: append([]string{}, pauses(e.config.Set, now.UnixMilli())...)}
+		Followers: e.following.Load(), Paused: append([]string{}, pauses(e.config.Set, now.UnixMilli())...), Guarded: heldBack(e.config.Set, now.UnixMilli())}
 
 	if e.outbox != nil {
 		s.Waiting = e.outbox.held.Load()

@@ -13,7 +13,7 @@ import (
 //   - an order with a key becomes active.
 func FuzzOrders(f *testing.F) {
 	for _, seed := range []string{`{"target":"203.0.113.8","for":"1h","why":"w"}`, `{"rule":"per-ip","why":"w"}`, `{"target":"user:\u0000","why":"w"}`, "", "[", `{"target":"::/0","until":"2099-01-01T00:00:00Z","why":"w"}`} {
-		for _, path := range []string{"/v1/blocks", "/v1/allows", "/v1/pause", "/v1/blocks?key=203.0.113.7&why=w", "/v1/check/envoy//x", "/v1/find?key=%00"} {
+		for _, path := range []string{"/v1/blocks", "/v1/allows", "/v1/pause", "/v1/guard", "/v1/blocks?key=203.0.113.7&why=w", "/v1/check/envoy//x", "/v1/find?key=%00"} {
 			f.Add(true, path, seed, "203.0.113.7, unknown")
 			f.Add(false, path, seed, "")
 		}

@@ -70,6 +70,7 @@ func (e *Enforcer) routes() *http.ServeMux {
 		"/v1/keys":      {http.MethodGet: e.countsOf},
 		"/v1/top":       {http.MethodGet: e.top},
 		"/v1/allows":    {http.MethodGet: e.allows, http.MethodPost: e.allow, http.MethodDelete: e.disallow},
+		"/v1/guard":     {http.MethodGet: e.guards, http.MethodPost: e.confirmGuard, http.MethodDelete: e.endConfirmation},
 		"/v1/pause":     {http.MethodGet: e.paused, http.MethodPost: e.pause, http.MethodDelete: e.resume},
 	} {
 		mux.HandleFunc(path, byMethod(methods))

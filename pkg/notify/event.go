@@ -65,7 +65,7 @@ func digest(texts ...string) string {
 
 // wants reports whether the receiver gets an event.
 func (r *Receiver) wants(e *Event) bool {
-	if !slices.Contains(r.Events, e.Event) || !slices.Contains(r.Modes, e.Mode) {
+	if !slices.Contains(r.Events, e.Event) || !r.wantsMode(e) {
 		return false
 	}
 	if e.Source == blocklist.Manual {
@@ -75,6 +75,12 @@ func (r *Receiver) wants(e *Event) bool {
 		match, _ := path.Match(pattern, e.Rule)
 		return match
 	})
+}
+
+// wantsMode reports whether the receiver gets events of the entry's mode. An entry that is guarded would be enforced: its
+// readers have to know that it is not.
+func (r *Receiver) wantsMode(e *Event) bool {
+	return slices.Contains(r.Modes, e.Mode) || e.Guarded && slices.Contains(r.Modes, blocklist.Enforce)
 }
 
 // over reports whether an event ends its entry.

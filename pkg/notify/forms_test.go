@@ -266,6 +266,8 @@ func TestWhoGetsWhat(t *testing.T) {
 	order.Source, order.Order, order.Rule, order.Event = blocklist.Manual, blocklist.OrderAllow, blocklist.ManualRule, blocklist.EventLifted
 	shadow := event("a")
 	shadow.Mode = blocklist.Shadow
+	guarded := event("a")
+	guarded.Mode, guarded.Guarded = blocklist.Shadow, true
 	all := to("all", &Chat{})
 	blocks, rules, kinds, enforced := all, all, all, all
 	blocks.Events = []string{blocklist.EventBlocked, blocklist.EventLifted}
@@ -281,7 +283,7 @@ func TestWhoGetsWhat(t *testing.T) {
 		{blocks, event("a"), true}, {blocks, order, false},
 		{rules, event("a"), false}, {rules, order, true},
 		{kinds, event("a"), true}, {kinds, order, false},
-		{enforced, shadow, false}, {enforced, event("a"), true},
+		{enforced, shadow, false}, {enforced, guarded, true}, {rules, guarded, false}, {enforced, event("a"), true},
 	} {
 		if got := test.r.wants(test.e); got != test.want {
 			t.Errorf("%v %v %v: %s of %s: %v", test.r.Events, test.r.Rules, test.r.Orders, test.e.Event, test.e.Rule, got)

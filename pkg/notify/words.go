@@ -102,6 +102,9 @@ func (e *Event) line(q quote) string {
 	if e.Limit != "" {
 		broke = fmt.Sprintf(": %d requests broke %s", e.Count, q(plain(e.Limit)))
 	}
+	if e.Guarded && e.Mode == blocklist.Shadow {
+		broke += "; not refused, because the guard of the rule holds it back"
+	}
 	switch e.Event {
 	case blocklist.EventBlocked:
 		return key + " " + would + "blocked " + until(e.Until) + broke
@@ -132,6 +135,8 @@ func (e *Event) orderLine(key string, q quote) string {
 		return "all rules paused " + until(e.Until) + by
 	case e.Order == blocklist.OrderPause:
 		return "rule " + key + " paused " + until(e.Until) + by
+	case e.Order == blocklist.OrderConfirm:
+		return "guard of rule " + key + " confirmed " + until(e.Until) + by
 	case what == "":
 		return key + " " + q(plain(e.Event)) + by
 	}

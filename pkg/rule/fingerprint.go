@@ -46,6 +46,7 @@ type decidingRule struct {
 	After  int64         `json:",omitempty"`
 	Within time.Duration `json:",omitempty"`
 	Secret bool          `json:",omitempty"`
+	Guard  int64         `json:",omitempty"`
 }
 
 type decidingAllow struct {
@@ -79,7 +80,7 @@ func (r *Rule) deciding() decidingRule {
 		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
-		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog,
+		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog, Guard: r.Guard.MostNew,
 	}
 
 	if r.Queue != nil {

@@ -212,6 +212,7 @@ func (l *loader) add(file string, spec fileSpec) {
 	l.addPaths(spec.Paths)
 	l.addSecret(spec.SecretFile, file)
 	l.usersChecked = l.usersChecked || bool(spec.Users)
+	spec.guarded()
 	for i := range spec.Rules {
 		l.rules = append(l.rules, spec.Rules[i].rule())
 	}

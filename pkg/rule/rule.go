@@ -94,6 +94,7 @@ type Rule struct {
 	Queue       *inline.Queue      // of an inline rule; nil without one. Its bound is the last of Limits
 	Evidence    int                // how many of the last requests that counted are kept with an entry; it decides nothing
 	Secret      bool               // users, headers and other fields of its keys are hashed
+	Guard       Guard              // bounds how many new blocks are enforced
 
 	match, cost *expression // nil: every request, one hit
 	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs

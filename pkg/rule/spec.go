@@ -18,6 +18,7 @@ type fileSpec struct {
 	Allow []allowSpec `yaml:"allow"`
 	Paths pathsSpec   `yaml:"paths"`
 	Users usersWord   `yaml:"users"`
+	Guard guardSpec   `yaml:"guard"`
 
 	SecretFile secretFileSpec `yaml:"secret_file"`
 }
@@ -42,6 +43,7 @@ type ruleSpec struct {
 	Queue       queueSpec         `yaml:"queue"`
 	Evidence    evidenceSpec      `yaml:"evidence"`
 	Secret      bool              `yaml:"secret"`
+	Guard       guardSpec         `yaml:"guard"`
 
 	place, tryPlace yamlfile.Fault
 }
@@ -96,6 +98,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	}
 	r.checkTry(v)
 	r.checkSecret(v)
+	r.checkGuard(v)
 	if !v.Key("block").Faulty() {
 		r.checkAfter(v)
 	}
@@ -121,7 +124,7 @@ func (r *ruleSpec) rule() *Rule {
 		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease), EndsByLog: bool(r.Ends),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
 			After: r.Block.After, Within: time.Duration(r.Block.Within)},
-		Evidence: int(r.Evidence), Secret: r.Secret, Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
+		Evidence: int(r.Evidence), Secret: r.Secret, Guard: Guard{int64(r.Guard.MostNew)}, Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
 	}
 
 	for _, then := range r.Block.Then {

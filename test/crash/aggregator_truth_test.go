@@ -49,6 +49,14 @@ type truth struct {
 	ends        []map[string]batch  // the last batch applied, by partition and source
 	reached     []int64             // the newest time counted, by partition
 	seen        map[string]int      // the results of batches and items
+	begun       map[begin]int64     // blocks
+}
+
+// A begin is where and when blocks of a rule begin.
+type begin struct {
+	rule      string
+	partition int
+	minute    int64
 }
 
 // A batch identifies a batch of one source.
@@ -60,7 +68,7 @@ type batch struct {
 func newTruth(rules *rule.Set, partitions int, late, ahead time.Duration) *truth {
 	w := &truth{
 		rules: map[string]*rule.Rule{}, late: late.Milliseconds(), ahead: ahead.Milliseconds(), keys: map[pair]*history{},
-		verdicts: map[string]*verdict{}, reached: make([]int64, partitions), seen: map[string]int{},
+		verdicts: map[string]*verdict{}, reached: make([]int64, partitions), seen: map[string]int{}, begun: map[begin]int64{},
 	}
 	for _, r := range rules.Rules {
 		w.rules[r.Name] = r
@@ -242,6 +250,7 @@ func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 	for i, b := range blocks {
 		if i >= len(h.open) {
 			b.Offset = offset
+			w.guard(h.partition, b)
 			w.verdicts[b.ID] = b
 			w.seen["broke"]++
 			if b.Level > 1 {
@@ -267,6 +276,23 @@ func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 	}
 }
 
+// guard counts a new block, and says whether it is beyond the guard of its rule: it begins in a minute, or after one, with
+// more than the partition's share.
+func (w *truth) guard(partition int, v *verdict) {
+	most := w.rules[v.Rule].Guard.Share(len(w.ends))
+	if most == 0 {
+		return
+	}
+	of := begin{v.Rule, partition, v.From / minute}
+	before := of
+	before.minute--
+	w.begun[of]++
+	if w.begun[of] > most || w.begun[before] > most {
+		v.Guarded, v.Mode = true, blocklist.Shadow
+		w.seen["guarded"]++
+	}
+}
+
 // begin starts block v.
 func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 	r := w.rules[of.rule]
@@ -278,6 +304,7 @@ func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 	h.from, h.until = v.From, v.From+lasts(r, h.level)
 	v.ID, v.Rule, v.Key, v.Until, v.Level = blocklist.ID(of.rule, of.key, h.from, h.level), of.rule, of.key, h.until, h.level
 	v.Mode, v.Offset = blocklist.Mode(r.Mode), offset
+	w.guard(h.partition, &v)
 	h.entry = &v
 	w.verdicts[v.ID] = &v
 	w.seen["broke"]++

@@ -15,11 +15,17 @@ import (
 // installRun lays out `weir run` over a site's log, with its own topics and store.
 func installRun(t testing.TB, s *site) (r *river, enforcer string) {
 	t.Helper()
-	r = &river{t: t, prefix: ownPrefix, partitions: partitions, rules: wholeRules, patience: 2 * time.Minute}
+	return installRunOf(t, s, wholeRules)
+}
+
+// installRunOf is installRun with other rules.
+func installRunOf(t testing.TB, s *site, rules string) (r *river, enforcer string) {
+	t.Helper()
+	r = &river{t: t, prefix: ownPrefix, partitions: partitions, rules: rules, patience: 2 * time.Minute}
 	enforcer = port.Reserve(t, "127.0.0.1")
 	build(t, "weir") // before the log is written
 	m := &member{&installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}, port.Reserve(t, "127.0.0.1")}
-	m.write("weir.yaml", wholeConfig(s, enforcer, m.address)+fmt.Sprintf("kafka: {hits: {partitions: %d}, events: {partitions: %d}}\n", partitions, partitions))
+	m.write("weir.yaml", wholeConfig(rules, s, enforcer, m.address)+fmt.Sprintf("kafka: {hits: {partitions: %d}, events: {partitions: %d}}\n", partitions, partitions))
 	t.Cleanup(m.kill)
 	r.members = append(r.members, m)
 	return r, enforcer

@@ -165,15 +165,15 @@ func (r *river) strike(n int, random *rand.Rand, done map[string]int) {
 func (r *river) installPart(part string, s *site, enforcer string) *member {
 	r.t.Helper()
 	m := &member{&installation{t: r.t, part: part, folder: r.t.TempDir()}, port.Reserve(r.t, "127.0.0.1")}
-	m.write("weir.yaml", wholeConfig(s, enforcer, m.address)+fmt.Sprintf("kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}, events: {partitions: %d}}\nstore: %s\n",
+	m.write("weir.yaml", wholeConfig(r.rules, s, enforcer, m.address)+fmt.Sprintf("kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}, events: {partitions: %d}}\nstore: %s\n",
 		strings.Join(r.kafka.Addresses(), ", "), r.prefix, r.partitions, r.partitions, r.store()))
 	r.t.Cleanup(m.kill)
 	r.members = append(r.members, m)
 	return m
 }
 
-func wholeConfig(s *site, enforcer, aggregator string) string {
-	return wholeRules + fmt.Sprintf(`
+func wholeConfig(rules string, s *site, enforcer, aggregator string) string {
+	return rules + fmt.Sprintf(`
 data: data
 time: {late: 10m, ahead: 10s}
 client: {trusted_proxies: [127.0.0.1/32]}

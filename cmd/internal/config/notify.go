@@ -35,7 +35,7 @@ type Receiver struct {
 	Events Texts `yaml:"events"`
 	// Modes are enforce and shadow. Default: enforce.
 	Modes Texts `yaml:"modes"`
-	// Orders are the kinds of manual entries: block, allow, pardon and pause. Default: all.
+	// Orders are the kinds of manual entries: block, allow, pardon, pause and confirm. Default: all.
 	Orders Texts `yaml:"orders"`
 	// Severity is info, warning, error or critical. Default: warning.
 	Severity Severity `yaml:"severity"`
@@ -59,12 +59,13 @@ func (s *Severity) FromYAML(v yamlfile.Value) { *s = Severity(oneOf(v, notify.Se
 
 var (
 	modes  = map[string]blocklist.Mode{"enforce": blocklist.Enforce, "shadow": blocklist.Shadow}
-	orders = map[string]blocklist.Kind{"block": blocklist.OrderBlock, "allow": blocklist.OrderAllow, "pardon": blocklist.OrderPardon, "pause": blocklist.OrderPause}
+	orders = map[string]blocklist.Kind{"block": blocklist.OrderBlock, "allow": blocklist.OrderAllow, "pardon": blocklist.OrderPardon, "pause": blocklist.OrderPause,
+		"confirm": blocklist.OrderConfirm}
 )
 
 // FromYAML sets the defaults of a receiver and reads its keys.
 func (r *Receiver) FromYAML(v yamlfile.Value) {
-	*r = Receiver{Modes: Texts{"enforce"}, Orders: Texts{"block", "allow", "pardon", "pause"}, Severity: "warning", Group: duration.Duration(30 * time.Second),
+	*r = Receiver{Modes: Texts{"enforce"}, Orders: Texts{"block", "allow", "pardon", "pause", "confirm"}, Severity: "warning", Group: duration.Duration(30 * time.Second),
 		PerMinute: 20, Stale: minutes(15), GiveUp: hours(6), Timeout: duration.Duration(10 * time.Second)}
 	type plain Receiver
 	v.Decode((*plain)(r))

@@ -62,10 +62,11 @@ type Config struct {
 	Now    func() time.Time
 
 	// For metrics:
-	Blocked     func(rule *windows.Rule, limit string, after time.Duration) // a block is published
-	Over        func()                                                      // one was over before it could be
-	Corrected   func()                                                      // an entry is published again, for late hits have moved it
-	Unpublished func()                                                      // an entry or event is refused permanently
+	Blocked     func(rule *windows.Rule, v *windows.Verdict, after time.Duration) // a block is published
+	Guarded     func(rule *windows.Rule)                                          // one that the rule's guard keeps from being enforced
+	Over        func()                                                            // one was over before it could be
+	Corrected   func()                                                            // an entry is published again, for late hits have moved it
+	Unpublished func()                                                            // an entry or event is refused permanently
 }
 
 // A List is which list all aggregators write to. Its name is agreed on in the store; its epoch grows when the topic is
@@ -76,6 +77,7 @@ type Config struct {
 type List struct {
 	config Config
 	log    verdictLog
+	guards guardLog
 
 	mu     sync.Mutex
 	id     blocklist.ListID

@@ -39,6 +39,9 @@ func entryOf(rule *windows.Rule, key string, v *windows.Verdict) *blocklist.Entr
 	if rule.Spec != nil {
 		e.Fields, e.Mode = rule.Spec.Key.Fields(key), blocklist.Mode(rule.Spec.Mode)
 	}
+	if v.HeldBack(rule) {
+		e.Mode, e.Guarded = blocklist.Shadow, true
+	}
 	return e
 }
 

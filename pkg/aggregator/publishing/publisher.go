@@ -182,6 +182,7 @@ func (p *Publisher) Mark(ctx context.Context, generation, offset, reached int64)
 	}
 
 	p.list.log.sayOver(p.list.config.Logger, now)
+	p.list.guards.say(p.list.config.Logger, now)
 	m := blocklist.Mark{List: p.list.ID(), Partition: p.of.Number, Partitions: p.list.config.Partitions, Generation: generation, Offset: offset,
 		Reached: reached, At: now.UnixMilli(), Since: p.walk.note.since}
 	value, err := m.Append(nil)

@@ -49,8 +49,11 @@ func (l *verdictLog) verdict(logger *slog.Logger, now time.Time, event string, w
 		return
 	}
 
+	if v.HeldBack(w.Rule) {
+		logger = logger.With("guarded", true)
+	}
 	logger.Info(event, "rule", w.Rule.Name, "key", w.Key(), "limit", v.Limit, "count", v.Count, "level", v.Level,
-		"from", time.UnixMilli(v.From).UTC(), "until", until(v.Until), "mode", w.Rule.Mode())
+		"from", time.UnixMilli(v.From).UTC(), "until", until(v.Until), "mode", w.Rule.ModeOf(v))
 }
 
 func until(at int64) any {

@@ -8,28 +8,35 @@ import (
 	"weir/pkg/window"
 )
 
+// A Cause is the hit that led to an outcome.
+type Cause struct {
+	Source string
+	Item   int64 // its place in its batch; windows.Waited where it waited for the store
+}
+
 // Decide notes in a window what follows from a hit that began, extended or moved a block, and appends what is to be
-// published of it. The source is that of the hit.
-func (p *Publisher) Decide(to []Publication, w *windows.Window, o window.Outcome, source string) []Publication {
+// published of it.
+func (p *Publisher) Decide(to []Publication, w *windows.Window, o window.Outcome, cause Cause) []Publication {
 	if o.Event == window.Extended {
-		return p.block(to, w, o, source)
+		return p.block(to, w, o, cause)
 	}
 	for _, other := range w.State.Others() {
-		to = p.other(to, w, other)
+		to = p.other(to, w, other, cause)
 	}
 
 	if o.Event == window.Broke || w.Verdict == nil {
-		return p.block(to, w, o, source)
+		return p.block(to, w, o, cause)
 	}
 	p.move(w, o)
 	return to
 }
 
 // other is for a block that is not its key's last, and so not on the list: that it was begun or moved.
-func (p *Publisher) other(to []Publication, w *windows.Window, o window.Outcome) []Publication {
+func (p *Publisher) other(to []Publication, w *windows.Window, o window.Outcome, cause Cause) []Publication {
 	now := p.list.config.Now()
 	v := &windows.Verdict{Decided: now.UnixMilli()}
 	takeOver(v, w, o)
+	v.Guarded = p.guards(w, v, o, cause)
 	if !v.Live(now.UnixMilli()) {
 		return to
 	}
@@ -64,7 +71,7 @@ func (p *Publisher) move(w *windows.Window, o window.Outcome) {
 }
 
 // block notes a broken limit and publishes it, unless the block is over already.
-func (p *Publisher) block(to []Publication, w *windows.Window, o window.Outcome, source string) []Publication {
+func (p *Publisher) block(to []Publication, w *windows.Window, o window.Outcome, cause Cause) []Publication {
 	to = p.changed.correct(to, w)
 	now := p.list.config.Now()
 	event := blocklist.EventBlocked
@@ -78,20 +85,38 @@ func (p *Publisher) block(to []Publication, w *windows.Window, o window.Outcome,
 	}
 
 	v.Generation, v.Offset, v.Count, v.Level, v.Limit = w.Generation, w.Offset, o.Count, o.Level, w.Rule.LimitText(o.Limit)
+	v.Guarded = p.guards(w, v, o, cause)
 	listed := w.Verdict
 	w.Verdict = v
 	if !v.Live(now.UnixMilli()) {
 		p.list.config.Over()
-		p.list.log.judge(source, false)
+		p.list.log.judge(cause.Source, false)
 		p.changed.replaced(w, listed, now.UnixMilli())
 		return to
 	}
 
-	p.list.log.judge(source, true)
+	p.list.log.judge(cause.Source, true)
 	v.Listed, w.Index = true, windows.IndexSet
-	p.list.config.Blocked(w.Rule, v.Limit, max(0, now.Sub(time.UnixMilli(v.From))))
+	p.list.config.Blocked(w.Rule, v, max(0, now.Sub(time.UnixMilli(v.From))))
+	if v.HeldBack(w.Rule) {
+		p.list.guarded(w.Rule, now)
+	}
 	p.list.log.verdict(p.of.Logger, now, event, w, v)
 	return append(to, published(w, event))
+}
+
+// guards reports whether the guard of a window's rule keeps a verdict from being enforced. A block that begins is counted.
+// Another one stays as it was.
+func (p *Publisher) guards(w *windows.Window, v *windows.Verdict, o window.Outcome, cause Cause) bool {
+	if o.Event != window.Broke {
+		rule, key := w.Rule.Name, w.Key()
+		return w.Verdict != nil && w.Verdict.Guarded && w.Verdict.ID(rule, key) == v.ID(rule, key)
+	}
+	most := w.Rule.GuardShare(p.list.config.Partitions)
+	if most == 0 {
+		return false
+	}
+	return p.find.set.Guard.Begins(w.Rule.Name, most, o.From, windows.Place{Generation: w.Generation, Offset: w.Offset, Item: cause.Item})
 }
 
 // Unblock forgets a key's window and level, as of an instant, and appends what takes it off the list.

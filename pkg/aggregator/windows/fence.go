@@ -1,6 +1,7 @@
 package windows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Owned struct {
 	Partition int
 	Fence     store.Fence
 	Calls     sync.WaitGroup // in goroutines of their own; the owner waits for them at its end
+	Patience  time.Duration  // for windows that are read, before hits wait for them; 0 is 200 ms
 
 	unsure bool          // the last write failed, and may have been done all the same
 	busy   chan struct{} // closed when the last call in a goroutine of its own ends
@@ -133,7 +135,7 @@ func (o *Owned) begin(ctx context.Context, space store.Space, keys [][]byte) *re
 
 // await waits briefly for the values; with ErrSlow it may be called again.
 func (o *Owned) await(r *reading) ([][]byte, error) {
-	timer := time.NewTimer(brief)
+	timer := time.NewTimer(cmp.Or(o.Patience, brief))
 	defer timer.Stop()
 	select {
 	case <-r.done:

@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/cespare/xxhash/v2"
+
 	"weir/internal/varint"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 )
 
-// The first byte of every record that is written here: the second where the verdict was moved. Records of a later version end with the xxhash64
+// The first byte of every record that is written here: the second where the verdict was moved, the third where it is guarded. Records of a later version end with the xxhash64
 // of all before, little endian: only with it is their version believed.
 const (
 	recordVersion = 1
 	movedVersion  = 2
+	guardVersion  = 3
 )
 
 var (
@@ -27,15 +30,16 @@ var (
 
 // A Record is what the store keeps of one (rule, key), in the space Windows under "rule/key". Its bytes:
 //
-//	version     1 byte  1, or 2 with a verdict that was moved
+//	version     1 byte  1; 2 with a verdict that was moved; 3 with one that is guarded
 //	flags       1 byte  1 there is a verdict, and of it: 2 until is never, 4 it was ended, 8 a person lifted it,
-//	                    16 it was published, 32 it was moved
+//	                    16 it was published, 32 it was moved, 64 it is guarded
 //	generation  u       of the log of hits, and
 //	offset      u       in it, up to and with which hits are in the state
 //	[verdict]   from z; until u, the difference to from, unless never; decided z, the difference to from;
 //	            [ended z, the difference to from]; generation u; offset u; count u; level u; limit: its length u, its bytes;
 //	            [when it was moved: first z, the difference to from; first's level u]
 //	state       the rest: the window's, as pkg/window writes it for the rule
+//	[checksum]  8 bytes, in version 3: see above
 //
 // Numbers are varints as encoding/binary writes them: u is unsigned, z is signed (zigzag).
 type Record struct {
@@ -59,7 +63,8 @@ type Verdict struct {
 	First      int64
 	FirstLevel int
 
-	Sent bool // by the present owner, since it took the partition; not stored
+	Guarded bool // it began while the rule had as many new blocks as its guard lets through
+	Sent    bool // by the present owner, since it took the partition; not stored
 }
 
 // LaterVersion says whether bytes of the store are a later version's. Any byte may stand first in what is damaged, or was
@@ -78,19 +83,25 @@ const (
 	isLifted
 	isListed
 	isMoved
+	isGuarded
 
-	recordFlags = hasVerdict | isNever | isEnded | isLifted | isListed | isMoved
+	recordFlags = hasVerdict | isNever | isEnded | isLifted | isListed | isMoved | isGuarded
 )
 
 // Append appends the record's bytes.
 func (r *Record) Append(b []byte) []byte {
-	return append(appendRecord(b, r.Generation, r.Offset, r.Verdict), r.State...)
+	begin := len(b)
+	b = append(appendRecord(b, r.Generation, r.Offset, r.Verdict), r.State...)
+	return sealRecord(b, begin)
 }
 
 // appendRecord appends all but the state.
 func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 	version := byte(recordVersion)
-	if v.Moved() {
+	switch {
+	case v != nil && v.Guarded:
+		version = guardVersion
+	case v.Moved():
 		version = movedVersion
 	}
 
@@ -121,6 +132,14 @@ func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 	}
 
 	return b
+}
+
+// sealRecord ends the record that begins somewhere in b with its checksum, where its version has one.
+func sealRecord(b []byte, begin int) []byte {
+	if b[begin] != guardVersion {
+		return b
+	}
+	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b[begin:]))
 }
 
 // Moved says whether a verdict is another than it was published first.
@@ -161,18 +180,23 @@ func (v *Verdict) flags() byte {
 	if v.Moved() {
 		f |= isMoved
 	}
+	if v.Guarded {
+		f |= isGuarded
+	}
 
 	return f
 }
 
 // ReadRecord reads what Append wrote. State lies within value. The errors are ErrNewer and ErrDamaged.
 func ReadRecord(value []byte) (Record, error) {
-	if LaterVersion(value, movedVersion) {
-		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], movedVersion)
+	if LaterVersion(value, guardVersion) {
+		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], guardVersion)
 	}
-	if len(value) < 2 || value[0] < recordVersion || value[0] > movedVersion || value[1]&^recordFlags != 0 ||
-		(value[0] == movedVersion) != (value[1]&isMoved != 0) {
+	if len(value) < 2 || !goodVersion(value) {
 		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
+	}
+	if value[0] == guardVersion {
+		value = value[:len(value)-sealBytes]
 	}
 
 	c := varint.Reader{Left: value[2:]}
@@ -188,8 +212,22 @@ func ReadRecord(value []byte) (Record, error) {
 	return r, nil
 }
 
+const sealBytes = 8
+
+// goodVersion says whether the flags of a record's first bytes are those of its version, and its checksum is right.
+func goodVersion(value []byte) bool {
+	version, flags := value[0], value[1]
+	if flags&^recordFlags != 0 || (version == guardVersion) != (flags&isGuarded != 0) {
+		return false
+	}
+	if version == guardVersion {
+		return flags&hasVerdict != 0 && len(value) >= 2+sealBytes && hit.Sealed(value)
+	}
+	return version >= recordVersion && version <= movedVersion && (version == movedVersion) == (flags&isMoved != 0)
+}
+
 func readVerdict(c *varint.Reader, flags byte) *Verdict {
-	v := &Verdict{From: c.Signed(), Until: math.MaxInt64, Lifted: flags&isLifted != 0, Listed: flags&isListed != 0}
+	v := &Verdict{From: c.Signed(), Until: math.MaxInt64, Lifted: flags&isLifted != 0, Listed: flags&isListed != 0, Guarded: flags&isGuarded != 0}
 	if flags&isNever == 0 {
 		v.Until = v.From + c.Number()
 	}

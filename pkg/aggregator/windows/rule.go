@@ -28,6 +28,27 @@ func (r *Rule) LimitText(i int) string {
 	return ""
 }
 
+// GuardShare is how many blocks of the rule may begin in a minute in one of several partitions; 0 without a guard.
+func (r *Rule) GuardShare(partitions int) int64 {
+	if r.Spec == nil {
+		return 0
+	}
+	return r.Spec.Guard.Share(partitions)
+}
+
+// HeldBack says whether the rule's guard keeps the verdict from being enforced. In shadow mode there is nothing to keep.
+func (v *Verdict) HeldBack(r *Rule) bool {
+	return v.Guarded && r.Spec != nil && r.Spec.Mode == rule.Enforce
+}
+
+// ModeOf is the mode that a verdict of the rule is published in, empty where the rule is gone.
+func (r *Rule) ModeOf(v *Verdict) string {
+	if v.HeldBack(r) {
+		return rule.Shadow.String()
+	}
+	return r.Mode()
+}
+
 // Mode is the rule's, empty where it is gone.
 func (r *Rule) Mode() string {
 	if r.Spec == nil {

@@ -31,6 +31,17 @@ func (h *Set) Wait(parcels []Parcel) {
 // Waiting is how many hits wait.
 func (h *Set) Waiting() int { return h.waiting }
 
+// firstWaiting is the offset of the first hits that wait; -1 for none.
+func (h *Set) firstWaiting() int64 {
+	first := int64(-1)
+	for i := range h.parcels {
+		if at := h.parcels[i].Offset; first < 0 || at < first {
+			first = at
+		}
+	}
+	return first
+}
+
 // TakeWaiting takes the parcels that wait. All windows are read.
 func (h *Set) TakeWaiting() []Parcel {
 	parcels := h.parcels

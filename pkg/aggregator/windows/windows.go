@@ -35,7 +35,8 @@ const (
 // A Set has the windows that are in memory: the hot ones, as many as New was given; those that were pushed out and
 // are not written yet; and those that are not read yet.
 type Set struct {
-	WriteKeys int // changed windows written by one call
+	WriteKeys int    // changed windows written by one call
+	Guard     *Guard // it is written together with windows; nil until the partition is taken
 
 	own      *Owned
 	notices  Notices
@@ -219,6 +220,7 @@ func (h *Set) WriteBack(ctx context.Context) error {
 	for _, w := range windows {
 		h.appendChanges(w)
 	}
+	h.changes = h.Guard.appendChange(h.changes, h.firstWaiting())
 	if err := h.own.Write(ctx, h.changes); err != nil {
 		return fmt.Errorf("writing windows back: %w", err)
 	}
@@ -233,7 +235,7 @@ func (h *Set) appendChanges(w *Window) {
 
 	begin = len(h.bytes)
 	h.bytes = appendRecord(h.bytes, w.Generation, w.Offset, w.Verdict)
-	h.bytes = w.Rule.Policy.Append(h.bytes, &w.State)
+	h.bytes = sealRecord(w.Rule.Policy.Append(h.bytes, &w.State), begin)
 	h.changes = append(h.changes, store.Change{Space: store.Windows, Key: name, Value: h.bytes[begin:len(h.bytes):len(h.bytes)]})
 
 	switch w.Index {

@@ -16,7 +16,7 @@ import (
 
 // An action is an order, as a form has it.
 type action struct {
-	Name    string // block, unblock, allow, disallow, pause, resume
+	Name    string // block, unblock, allow, disallow, pause, resume, confirm, endconfirm
 	Target  string // a target, or of unblock a key
 	Rule    string
 	For     string
@@ -27,7 +27,8 @@ type action struct {
 }
 
 // verbs are the actions, and what the page of their preview is called.
-var verbs = map[string]string{"block": "Block", "unblock": "Let in now", "allow": "Allow", "disallow": "End the allow of", "pause": "Pause", "resume": "Resume"}
+var verbs = map[string]string{"block": "Block", "unblock": "Let in now", "allow": "Allow", "disallow": "End the allow of", "pause": "Pause", "resume": "Resume",
+	"confirm": "Confirm the guard of", "endconfirm": "End the confirmation of"}
 
 // An actView is the preview of an action.
 type actView struct {
@@ -108,8 +109,9 @@ func (a *action) request() (method, path string, query url.Values, body map[stri
 			body["confirm"] = true
 		}
 		return http.MethodPost, "/v1/" + a.Name + "s", nil, body
-	case "pause":
-		return http.MethodPost, "/v1/pause", nil, given("rule", a.Rule, "for", a.For, "why", a.Why)
+	case "pause", "confirm":
+		path = map[string]string{"pause": "/v1/pause", "confirm": "/v1/guard"}[a.Name]
+		return http.MethodPost, path, nil, given("rule", a.Rule, "for", a.For, "why", a.Why)
 	}
 
 	query = url.Values{}
@@ -122,6 +124,8 @@ func (a *action) request() (method, path string, query url.Values, body map[stri
 		if a.Confirm {
 			pairs["confirm"] = "true"
 		}
+	case "endconfirm":
+		path = "/v1/guard"
 	case "disallow":
 		path = "/v1/allows"
 		pairs = given("target", a.Target, "why", a.Why)
@@ -146,7 +150,7 @@ func given(pairs ...string) map[string]any {
 // subject is what an action is about, in words.
 func (a *action) subject() string {
 	switch {
-	case a.Name != "pause" && a.Name != "resume":
+	case !slices.Contains([]string{"pause", "resume", "confirm", "endconfirm"}, a.Name):
 		return keytext.Shown(a.Target)
 	case a.Rule == "" || a.Rule == blocklist.EveryRule:
 		return "everything"
@@ -179,6 +183,10 @@ func (a *action) done(lifted int) string {
 		return fmt.Sprintf("The allow of %s has ended.", a.subject())
 	case "pause":
 		return fmt.Sprintf("A pause of %s began, %s.", a.subject(), a.lasting())
+	case "confirm":
+		return fmt.Sprintf("%s is confirmed %s: what its guard held back is refused.", capital(a.subject()), a.lasting())
+	case "endconfirm":
+		return fmt.Sprintf("The confirmation of %s has ended.", a.subject())
 	}
 	return fmt.Sprintf("The pause of %s has ended.", a.subject())
 }
@@ -192,6 +200,10 @@ func (c *Console) preview(w http.ResponseWriter, r *http.Request, v *visitor, a 
 	switch a.Name {
 	case "pause":
 		shown.Effects = append(shown.Effects, c.pausing(a))
+	case "confirm":
+		shown.Effects = append(shown.Effects, c.confirming(a))
+	case "endconfirm":
+		shown.Effects = append(shown.Effects, "What the guard of "+a.subject()+" holds back passes again.")
 	case "resume":
 		shown.Effects = append(shown.Effects, sentence("What "+a.subject()+" blocks is refused again"))
 	default:

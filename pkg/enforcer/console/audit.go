@@ -75,11 +75,16 @@ func viewOfEvent(e *blocklist.Entry, what string, at time.Time) *eventView {
 	case what == blocklist.EventOrdered && e.Order == blocklist.OrderPardon:
 		shown.What, shown.Class = "Unblocked", "good"
 	case what == blocklist.EventOrdered:
-		shown.What = map[blocklist.Kind]string{blocklist.OrderBlock: "Blocked", blocklist.OrderAllow: "Allowed", blocklist.OrderPause: "Paused"}[e.Order]
+		shown.What = map[blocklist.Kind]string{blocklist.OrderBlock: "Blocked", blocklist.OrderAllow: "Allowed", blocklist.OrderPause: "Paused",
+			blocklist.OrderConfirm: "Guard confirmed"}[e.Order]
 	case what == blocklist.EventLifted && e.Order == blocklist.OrderPause:
 		shown.What = "Resumed"
+	case what == blocklist.EventLifted && e.Order == blocklist.OrderConfirm:
+		shown.What = "Guard back"
 	case what == blocklist.EventLifted && e.Order == blocklist.OrderAllow:
 		shown.What = "Allow ended"
+	case what == blocklist.EventBlocked && e.Mode == blocklist.Shadow && e.Guarded:
+		shown.What = "Guarded"
 	case what == blocklist.EventBlocked && e.Mode == blocklist.Shadow:
 		shown.What = "Would block"
 	}

@@ -33,6 +33,7 @@ type nowView struct {
 	Next    string // the next page
 	First   string // the first page, on later ones
 	AsOf    string
+	Guards  *guardsView
 }
 
 // A choice is an option of a filter.
@@ -74,6 +75,7 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		result = c.search(q, now.UnixMilli())
 	}
 	shown := &nowView{Query: q, Grouped: q.Group != "", Found: plural(result.total, "entry"), Others: result.others, Totals: c.count(), Numbers: c.numbers(r, v, nil), AsOf: asOf(c.config.Set)}
+	shown.Guards = c.guards(v, root)
 	shown.Modes = choices(q.Mode, "", "enforce and shadow", "enforce", "enforce", "shadow", "shadow")
 	shown.Kinds = choices(q.Kind, "", "all blocks", "rules", "blocks by rules", "hand", "blocks by hand", "let", "allows and pauses")
 	shown.Groups = choices(q.Group, "", "no groups", "rule", "by rule", "network", "by network", "refused", "refused most")

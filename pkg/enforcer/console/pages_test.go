@@ -123,6 +123,8 @@ func TestActions(t *testing.T) {
 		{url.Values{"action": {"unblock"}, "target": {"alice /login"}, "allow": {"1h"}}, `DELETE /v1/blocks?allow=1h&key=alice+%2Flogin&why=because  by ann write`},
 		{url.Values{"action": {"disallow"}, "target": {"203.0.113.7"}}, `DELETE /v1/allows?target=203.0.113.7&why=because  by ann write`},
 		{url.Values{"action": {"pause"}, "rule": {"per-ip"}, "for": {"10m"}}, `POST /v1/pause? {"for":"10m","rule":"per-ip","why":"because"} by ann write`},
+		{url.Values{"action": {"confirm"}, "rule": {"per-ip"}, "for": {"10m"}}, `POST /v1/guard? {"for":"10m","rule":"per-ip","why":"because"} by ann write`},
+		{url.Values{"action": {"endconfirm"}, "rule": {"per-ip"}}, `DELETE /v1/guard?rule=per-ip&why=because  by ann write`},
 		{url.Values{"action": {"resume"}, "rule": {"per-ip"}}, `DELETE /v1/pause?rule=per-ip&why=because  by ann write`},
 	} {
 		one.form.Set("why", "because")

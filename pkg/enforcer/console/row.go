@@ -71,10 +71,14 @@ func stateOf(e *blocklist.Entry) (state, class string) {
 		return "Let in", "good"
 	case e.Source == blocklist.Manual && e.Order == blocklist.OrderPause:
 		return "Paused", "good"
+	case e.Source == blocklist.Manual && e.Order == blocklist.OrderConfirm:
+		return "Guard confirmed", "bad"
 	case e.Source == blocklist.Manual && e.Order == blocklist.OrderPardon:
 		return "Unblocked", "good"
 	case e.Source == blocklist.Manual:
 		return "Blocked by hand", "bad"
+	case e.Mode == blocklist.Shadow && e.Guarded:
+		return "Guarded", "shadow"
 	case e.Mode == blocklist.Shadow:
 		return "Would block", "shadow"
 	}

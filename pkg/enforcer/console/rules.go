@@ -19,6 +19,7 @@ type rulesView struct {
 	Token       string // empty for visitors who may only read
 	Back        string
 	WhatIf      *whatIfForm // nil when no rule has hits
+	Guards      *guardsView
 }
 
 // A ruleView is a rule, with what it does now.
@@ -40,7 +41,7 @@ type ruleView struct {
 
 // rules is the page of the rules.
 func (c *Console) rules(w http.ResponseWriter, r *http.Request, v *visitor) error {
-	shown := &rulesView{Back: root + "rules", WhatIf: c.whatIfForm("", "", "1h")}
+	shown := &rulesView{Back: root + "rules", WhatIf: c.whatIfForm("", "", "1h"), Guards: c.guards(v, root+"rules")}
 	if v.writes {
 		shown.Token = v.Token()
 	}

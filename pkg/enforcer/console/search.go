@@ -159,6 +159,8 @@ func (q *query) wantsKind(kind blocklist.Kind) bool {
 		return false
 	case blocklist.OrderAllow, blocklist.OrderPause:
 		return q.Kind == "let"
+	case blocklist.OrderConfirm:
+		return q.Kind == "hand"
 	case blocklist.OrderBlock:
 		return q.Kind == "" || q.Kind == "hand"
 	}

@@ -5,8 +5,8 @@ import (
 	"weir/pkg/rule"
 )
 
-// NextEnd returns when the first allow or pause ends, of orders and of the rules, so that more is refused although the
-// list does not change; blocklist.Never when none does.
+// NextEnd returns when the first allow, pause or confirmation ends, of orders and of the rules, so that more or less is
+// refused although the list does not change; blocklist.Never when none does.
 func NextEnd(list List, rules *rule.Set, nowMilli int64) int64 {
 	next := int64(blocklist.Never)
 	for order := range list.Orders(nowMilli) {

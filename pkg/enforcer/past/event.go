@@ -104,6 +104,8 @@ func (e *Event) unit() string {
 		return ""
 	case e.Order == blocklist.OrderPause:
 		return bounded("p" + e.Key)
+	case e.Order == blocklist.OrderConfirm:
+		return bounded("c" + e.Key)
 	}
 	// A block or an allow has one field.
 	return bounded("o" + strings.Join(slices.Sorted(maps.Keys(e.Fields)), "\x00") + "\x00" + e.Key)

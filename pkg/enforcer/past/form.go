@@ -155,6 +155,9 @@ func asECS(e *Event) object {
 	rule := object{"name": e.Rule, "ruleset": "weir"}
 	rule.set("description", e.Limit)
 	own := object{"id": e.ID, "key": e.Key, "count": e.Count, "level": e.Level, "mode": e.Mode.String(), "source": e.Source.String(), "v": blocklist.RecordVersion}
+	if e.Guarded {
+		own["guarded"] = true
+	}
 	own.set("ended", ended(e))
 	own.set("order", orderOf(e))
 
@@ -297,7 +300,7 @@ func cefText(value string) string {
 // severity is 0 to 10.
 func severity(e *Event) int {
 	switch {
-	case e.Order == blocklist.OrderPause && e.What == blocklist.EventOrdered:
+	case (e.Order == blocklist.OrderPause || e.Order == blocklist.OrderConfirm) && e.What == blocklist.EventOrdered:
 		return 8
 	case e.Order == blocklist.OrderAllow && e.What == blocklist.EventOrdered:
 		return 6

@@ -20,7 +20,7 @@ type Query struct {
 	Rule  string // manual for manual entries
 	By    string // the person
 	Event string // one of Events
-	Order string // block, allow, pardon or pause
+	Order string // block, allow, pardon, pause or confirm
 	// Since and Until are Unix milliseconds: events from Since on, and before Until; 0 is open.
 	Since, Until int64
 	// At selects the last event of each entry that was active at that time; 0 is not asked. Since and Until are then 0.
@@ -42,7 +42,7 @@ const (
 var Events = []string{blocklist.EventBlocked, blocklist.EventExtended, blocklist.EventCorrected, blocklist.EventEnded, blocklist.EventLifted, blocklist.EventOrdered}
 
 // Orders are the words for Query.Order; unblock is the name that people have for pardon.
-var Orders = []string{blocklist.OrderBlock.String(), blocklist.OrderAllow.String(), blocklist.OrderPardon.String(), blocklist.OrderPause.String(), "unblock"}
+var Orders = []string{blocklist.OrderBlock.String(), blocklist.OrderAllow.String(), blocklist.OrderPardon.String(), blocklist.OrderPause.String(), blocklist.OrderConfirm.String(), "unblock"}
 
 var (
 	// ErrAfter reports a Query.After that no page had.

@@ -2,6 +2,8 @@ package inspect
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,6 +82,7 @@ func (p *partStatus) problems() (texts []string) {
 		Store, Trouble, Error string
 		Whole                 *bool
 		Paused                []string
+		Guarded               map[string]int
 	}
 	if !p.says(&says) {
 		return texts
@@ -107,7 +110,19 @@ func (p *partStatus) problems() (texts []string) {
 	if len(says.Paused) > 0 {
 		texts = append(texts, "paused, so not refused: "+pausedText(says.Paused))
 	}
+	if len(says.Guarded) > 0 {
+		texts = append(texts, "guarded, so not refused: "+guardedText(says.Guarded))
+	}
 	return texts
+}
+
+// guardedText names the rules whose guard keeps entries from being enforced.
+func guardedText(rules map[string]int) string {
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(rules)) {
+		texts = append(texts, output.Printable(name)+": "+output.Counted(rules[name], "client"))
+	}
+	return strings.Join(texts, ", ") + " (weir guard)"
 }
 
 // pausedText names rules that are paused.

@@ -86,6 +86,7 @@ func (p *partStatus) enforcerRows() []string {
 		Version, Age, Follows, Trouble string
 		Followers, Waiting, Unread     int
 		Paused                         []string
+		Guarded                        map[string]int
 		Notify                         []receiverState
 		Events                         *struct {
 			Ready  bool
@@ -105,6 +106,9 @@ func (p *partStatus) enforcerRows() []string {
 		some(says.Waiting, "not sent yet", "manual entry"), some(says.Unread, "not readable", "record")))}
 	if len(says.Paused) > 0 {
 		rows = append(rows, "  paused\t\t\t"+pausedText(says.Paused))
+	}
+	if len(says.Guarded) > 0 {
+		rows = append(rows, "  guarded\t\t\t"+guardedText(says.Guarded))
 	}
 	if says.Trouble != "" {
 		rows = append(rows, "  trouble\t\t\t"+says.Trouble)

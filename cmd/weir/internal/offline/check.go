@@ -181,6 +181,7 @@ func (k *checkCommand) configuration(result *checked, data []byte, o config.Opti
 	result.add(warnings, err)
 	result.Mode = string(c.Mode)
 	result.rules(c.RuleSet)
+	result.guards(c.RuleSet, c.Kafka.Hits.Partitions)
 	return c
 }
 

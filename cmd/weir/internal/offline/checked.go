@@ -21,11 +21,20 @@ type checked struct {
 	Rules       int     `json:"rules"`
 	Allows      int     `json:"allows"`
 	Fingerprint string  `json:"fingerprint,omitempty"`
+	Guards      []guard `json:"guards,omitempty"`
 	Faults      []place `json:"faults"`
 	Warnings    []place `json:"warnings"`
 	Live        []asked `json:"live,omitempty"`
 
 	faults yamlfile.Faults
+}
+
+// A guard is that of a rule. In a configuration each partition has its share.
+type guard struct {
+	Rule       string `json:"rule"`
+	MostNew    int64  `json:"most_new"`
+	Partitions int    `json:"partitions,omitempty"`
+	Share      int64  `json:"share,omitempty"`
 }
 
 // A place is a fault or a warning with its place in the file.
@@ -45,7 +54,34 @@ func newChecked(file string) *checked {
 func (r *checked) rules(set *rule.Set) {
 	if set != nil {
 		r.Rules, r.Allows, r.Fingerprint = len(set.Rules), len(set.Allows), set.Fingerprint()
+		r.guards(set, 0)
 	}
+}
+
+// guards shows the guards of rules, which are counted in so many partitions; 0 is not known.
+func (r *checked) guards(set *rule.Set, partitions int) {
+	r.Guards = nil
+	if set == nil {
+		return
+	}
+	for _, one := range set.Rules {
+		if one.Guard.MostNew == 0 {
+			continue
+		}
+		g := guard{Rule: one.Name, MostNew: one.Guard.MostNew}
+		if partitions > 0 {
+			g.Partitions, g.Share = partitions, one.Guard.Share(partitions)
+		}
+		r.Guards = append(r.Guards, g)
+	}
+}
+
+func (g guard) String() string {
+	text := fmt.Sprintf("guard of %s: %d new blocks a minute", g.Rule, g.MostNew)
+	if g.Partitions > 1 {
+		text += fmt.Sprintf(", %d in each of %d partitions", g.Share, g.Partitions)
+	}
+	return text
 }
 
 func (r *checked) add(warnings []yamlfile.Fault, err error) {
@@ -110,6 +146,9 @@ func (r *checked) String() string {
 	}
 	if r.Fingerprint != "" {
 		text += ", fingerprint " + r.Fingerprint
+	}
+	for _, g := range r.Guards {
+		text += "\n  " + g.String()
 	}
 	return text
 }

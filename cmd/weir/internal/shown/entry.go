@@ -84,7 +84,10 @@ func (e *Entry) UntilIn(t Times) string {
 
 // WhyText describes the reason in a few words.
 func (e *Entry) WhyText() string {
-	if e.Mode == blocklist.Shadow {
+	switch {
+	case e.Mode == blocklist.Shadow && e.Guarded:
+		return e.Reason() + " (guarded: not refused)"
+	case e.Mode == blocklist.Shadow:
 		return e.Reason() + " (shadow: not refused)"
 	}
 	return e.Reason()
@@ -92,7 +95,7 @@ func (e *Entry) WhyText() string {
 
 // WhyIn is WhyText for a reader. At a terminal it begins with what is not refused.
 func (e *Entry) WhyIn(t Times) string {
-	if t.Local() && e.Mode == blocklist.Shadow {
+	if t.Local() && e.Mode == blocklist.Shadow && !e.Guarded {
 		return "would block: " + e.Reason()
 	}
 	return e.WhyText()
@@ -120,6 +123,9 @@ func Kind(of blocklist.Kind) string {
 	if of == blocklist.OrderPardon {
 		return "unblock"
 	}
+	if of == blocklist.OrderConfirm {
+		return "guard confirm"
+	}
 	return of.String()
 }
 
@@ -130,6 +136,8 @@ func Event(what string, order blocklist.Kind) string {
 		return Kind(order)
 	case what == blocklist.EventLifted && order == blocklist.OrderPause:
 		return "resumed"
+	case what == blocklist.EventLifted && order == blocklist.OrderConfirm:
+		return "guard end"
 	}
 	return what
 }

@@ -1,0 +1,47 @@
+package operate
+
+import (
+	"strings"
+	"testing"
+
+	"weir/cmd/internal/exit"
+	"weir/pkg/blocklist"
+)
+
+// A person sees what a guard holds back, and confirms the rule.
+func TestGuard(t *testing.T) {
+	guarded := address("per-ip", "203.0.113.7")
+	guarded.Mode, guarded.Guarded = blocklist.Shadow, true
+	d := newDesk(t, guarded, address("per-ip", "203.0.113.8"))
+	lists := func(want string) {
+		t.Helper()
+		if got := strings.Join(strings.Fields(d.types(exit.Done, "guard")), " "); !strings.Contains(got, want) {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	lists("RULE MOST NEW GUARDED STATE per-ip 1 not refused")
+	if got := d.types(exit.Done, "list"); !strings.Contains(got, "guarded: not refused") {
+		t.Error(got)
+	}
+	d.types(exit.WrongUse, "guard", "confirm", "--why", "an attack")
+	d.types(exit.WrongUse, "guard", "confirm", "per-ip")
+	d.types(exit.NotMet, "guard", "end", "per-ip")
+	if got := d.types(exit.Done, "guard", "confirm", "per-ip", "--why", "an attack"); !strings.Contains(got, "per-ip is confirmed until") {
+		t.Error(got)
+	}
+	lists("per-ip 1 confirmed until")
+	if got := d.types(exit.Done, "list"); strings.Contains(got, "not refused") {
+		t.Error(got)
+	}
+	if got := d.types(exit.Done, "guard", "--json"); !strings.Contains(got, `"guarded": 1`) && !strings.Contains(got, `"guarded":1`) {
+		t.Error(got)
+	}
+	d.types(exit.Done, "guard", "end", "per-ip", "--why", "customers")
+	lists("per-ip 1 not refused")
+}
+
+func TestNoGuardHoldsAnythingBack(t *testing.T) {
+	if got := newDesk(t, address("per-ip", "203.0.113.8")).types(exit.Done, "guard"); !strings.Contains(got, "No guard keeps blocks from being enforced.") {
+		t.Error(got)
+	}
+}

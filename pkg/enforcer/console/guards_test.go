@@ -1,0 +1,49 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// The pages show what a guard holds back. Only a person who may order gets the form that confirms it.
+func TestGuardsAreShown(t *testing.T) {
+	guarded := ofIP("203.0.113.77")
+	guarded.Mode, guarded.Guarded = blocklist.Shadow, true
+	s := newStand(t, true, ofIP("203.0.113.1"), guarded).withRules("x").start()
+	s.login("ann's")
+	for _, page := range []string{"/console/", "/console/rules"} {
+		_, body, _ := s.get(page)
+		for _, want := range []string{"per-ip: 1 guarded.", "They would be blocked", `value="confirm"`} {
+			if !strings.Contains(body, want) {
+				t.Errorf("%s has no %q: %s", page, want, body)
+			}
+		}
+	}
+	if _, body, _ := s.get("/console/"); !strings.Contains(body, ">Guarded<") {
+		t.Errorf("the entry's state is not Guarded: %s", body)
+	}
+
+	now := time.Now().UnixMilli()
+	if err := s.set.Order(&blocklist.Order{ID: "c", Kind: blocklist.OrderConfirm, Rule: "per-ip", From: now, Until: now + 600_000, By: "ann", Why: "an attack"}, now); err != nil {
+		t.Fatal(err)
+	}
+	_, body, _ := s.get("/console/")
+	for _, want := range []string{"They are refused", `value="endconfirm"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("there is no %q: %s", want, body)
+		}
+	}
+	if strings.Contains(body, ">Guarded<") {
+		t.Errorf("a confirmed entry's state is Guarded: %s", body)
+	}
+}
+
+func TestNoGuardIsShownWhereNothingIsHeldBack(t *testing.T) {
+	s := newStand(t, false, ofIP("203.0.113.1")).start()
+	if _, body, _ := s.get("/console/"); strings.Contains(body, "guarded") {
+		t.Errorf("%s", body)
+	}
+}

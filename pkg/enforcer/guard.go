@@ -1,0 +1,108 @@
+package enforcer
+
+import (
+	"cmp"
+	"net/http"
+
+	"weir/internal/keys"
+	"weir/pkg/blocklist"
+)
+
+// usualConfirmation is how long a rule is confirmed when the request does not say it: the guard is meant to come back.
+const usualConfirmation = "1h"
+
+// A guardedRule is a rule whose guard keeps blocks from being enforced, or that is confirmed.
+type guardedRule struct {
+	Rule      string           `json:"rule"`
+	MostNew   int64            `json:"most_new,omitempty"` // blocks a minute; 0 where this enforcer does not know the rule
+	Guarded   int              `json:"guarded"`            // active entries
+	Confirmed *blocklist.Entry `json:"confirmed,omitempty"`
+}
+
+// guards is GET /v1/guard.
+func (e *Enforcer) guards(w http.ResponseWriter, r *http.Request) error {
+	if _, err := e.Admit(r, keys.Read); err != nil {
+		return err
+	}
+	now := e.config.Now().UnixMilli()
+	confirmed := map[string]*blocklist.Entry{}
+	for order := range e.config.Set.Orders(now) {
+		if order.Kind == blocklist.OrderConfirm {
+			confirmed[order.Rule] = order.Entry()
+		}
+	}
+
+	rules := []guardedRule{}
+	for _, g := range e.config.Set.Guarded(now) {
+		one := guardedRule{Rule: g.Rule, Guarded: g.Entries, Confirmed: confirmed[g.Rule]}
+		if known, _ := e.ruling.Load().Rules.Rule(g.Rule); known != nil {
+			one.MostNew = known.Guard.MostNew
+		}
+		rules = append(rules, one)
+	}
+	writeJSON(w, http.StatusOK, map[string]any{"rules": rules})
+	return nil
+}
+
+// confirmGuard is POST /v1/guard: guarded entries of a rule are enforced for a while.
+func (e *Enforcer) confirmGuard(w http.ResponseWriter, r *http.Request) error {
+	o, err := e.begin(r)
+	if err != nil {
+		return err
+	}
+	q, err := readBody(w, r, maxBody)
+	if err != nil {
+		return err
+	}
+	if q.Target != "" || q.Targets != nil || q.End || q.Preview {
+		return problemf(http.StatusBadRequest, "a confirmation is for one rule: leave target out")
+	}
+	if q.Rule == "" || q.Rule == blocklist.EveryRule {
+		return problemf(http.StatusBadRequest, "the rule is missing: each rule is confirmed by its name")
+	}
+	if q.Until == "" {
+		q.For = cmp.Or(q.For, usualConfirmation)
+	}
+
+	order, err := q.order(blocklist.OrderConfirm, o.by, o.now)
+	if err == nil {
+		order.Rule, err = e.ofRule(q.Rule)
+	}
+	if err == nil {
+		err = checkOrder(order)
+	}
+	if err != nil {
+		return err
+	}
+	o.add(blocklist.EventOrdered, order)
+	return e.ordered(w, r, o, ordered{})
+}
+
+// endConfirmation is DELETE /v1/guard.
+func (e *Enforcer) endConfirmation(w http.ResponseWriter, r *http.Request) error {
+	o, err := e.begin(r)
+	if err != nil {
+		return err
+	}
+	q, err := readQuery(r, "rule", "why")
+	if err != nil {
+		return err
+	}
+	if q.Rule == "" {
+		return problemf(http.StatusBadRequest, "the rule is missing: a confirmation is of one rule")
+	}
+	return e.lift(w, r, o, q, func(one *blocklist.Order) bool {
+		return one.Kind == blocklist.OrderConfirm && one.Rule == q.Rule
+	})
+}
+
+// heldBack returns the rules whose guard keeps blocks from being enforced now, with the number of entries.
+func heldBack(set *blocklist.Set, now int64) map[string]int {
+	rules := map[string]int{}
+	for _, g := range set.Guarded(now) {
+		if g.ConfirmedUntil == 0 {
+			rules[g.Rule] = g.Entries
+		}
+	}
+	return rules
+}

@@ -1,0 +1,69 @@
+package enforcer
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+)
+
+// Guarded entries pass, until a person with the right to order confirms their rule, and pass again when that ends.
+func TestConfirmAGuardedRule(t *testing.T) {
+	guarded := ofIP("203.0.113.7")
+	guarded.Mode, guarded.Guarded = blocklist.Shadow, true
+	r := keyed(t, list(t, guarded, ofIP("203.0.113.9")))
+	status := func() int { return r.checks("203.0.113.7").status }
+	if got := r.ask(r.client, "POST", "/v1/guard", `{"rule":"per-ip","why":"x"}`, "X-Api-Key", "read"); got.status != http.StatusForbidden {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	var answer struct {
+		Rules []struct {
+			Rule      string
+			Guarded   int
+			Confirmed *shown
+		}
+	}
+	lists := func(confirmed bool) {
+		t.Helper()
+		answer.Rules = nil
+		r.get("/v1/guard", "X-Api-Key", "read").read(t, &answer)
+		if len(answer.Rules) != 1 || answer.Rules[0].Rule != "per-ip" || answer.Rules[0].Guarded != 1 || (answer.Rules[0].Confirmed != nil) != confirmed {
+			t.Errorf("%+v", answer)
+		}
+	}
+	lists(false)
+	if got := r.Status().Guarded; got["per-ip"] != 1 {
+		t.Errorf("the status has %v", got)
+	}
+
+	for _, test := range []struct {
+		method, path, body string
+		want, check        int
+	}{
+		{"POST", "/v1/guard", `{"why":"an attack"}`, 400, 200},
+		{"POST", "/v1/guard", `{"rule":"*","why":"an attack"}`, 400, 200},
+		{"POST", "/v1/guard", `{"rule":"nonsense","why":"an attack"}`, 400, 200},
+		{"POST", "/v1/guard", `{"rule":"per-ip"}`, 400, 200},
+		{"POST", "/v1/guard", `{"rule":"per-ip","target":"203.0.113.7","why":"x"}`, 400, 200},
+		{"DELETE", "/v1/guard?rule=per-ip&why=x", "", 404, 200},
+		{"DELETE", "/v1/guard?why=x", "", 400, 200},
+		{"POST", "/v1/guard", `{"rule":"per-ip","why":"an attack"}`, 201, 429},
+		{"POST", "/v1/guard", `{"rule":"per-ip","for":"2h","why":"an attack"}`, 201, 429},
+		{"DELETE", "/v1/guard?rule=per-ip&why=customers", "", 200, 200},
+		{"POST", "/v1/guard", `{"rule":"per-ip","why":"an attack"}`, 201, 429},
+	} {
+		got := r.order(test.method, test.path, test.body)
+		if check := status(); got.status != test.want || check != test.check {
+			t.Errorf("%+v: %d, %d: %s", test, got.status, check, got.body)
+		}
+	}
+	lists(true)
+	confirmed := answer.Rules[0].Confirmed
+	if left := time.Until(confirmed.Until); left < 50*time.Minute || left > 61*time.Minute || confirmed.Why != "an attack" || confirmed.By == "" {
+		t.Errorf("without an end it lasts %s: %+v", left, confirmed)
+	}
+	if got := r.Status().Guarded; len(got) != 0 {
+		t.Errorf("the status of a confirmed rule has %v", got)
+	}
+}
