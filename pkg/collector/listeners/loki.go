@@ -21,7 +21,8 @@ var (
 )
 
 // serveLoki answers one push of a client of Loki: 204 once Kafka has the hits of all its lines. The push is read as
-// OTLP's logs: its labels are attributes of the resource, and an entry's metadata those of its log record.
+// OTLP's logs: its labels are attributes of the resource, and an entry's metadata those of a scope of its own. Those of
+// its log record would be taken for the request, and the line is the request.
 func (h *httpSource) serveLoki(w http.ResponseWriter, r *http.Request) {
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	_, wrong := h.export(w, r, errLokiType, func(p *post) { p.loki, p.json = true, media == typeJSON })
@@ -88,7 +89,7 @@ type lokiPush struct {
 	most int
 	full bool
 
-	labels, records, record, metadata []byte
+	labels, records, record, metadata []byte // records are scopes with a log record each
 }
 
 // The fields of logproto.PushRequest, and of OTLP.
@@ -107,8 +108,9 @@ const (
 
 	nameOfPair, valueOfPair = 1, 2 // LabelPairAdapter
 
-	logsOfResource, resourceOfLogs, scopeOfLogs, logOfScope = 1, 1, 2, 2
-	timeOfLog, bodyOfLog, attributeOfLog                    = 1, 5, 6
+	logsOfResource, resourceOfLogs, scopeOfLogs = 1, 1, 2
+	nameOfScope, logOfScope, attributeOfScope   = 1, 2, 3
+	timeOfLog, bodyOfLog                        = 1, 5
 )
 
 // readWire reads a push in protobuf.
@@ -154,7 +156,7 @@ func (l *lokiPush) wireEntry(entry []byte) bool {
 			}) {
 				return false
 			}
-			l.metadata = appendAttribute(l.metadata, attributeOfLog, string(name), string(value))
+			l.metadata = appendAttribute(l.metadata, attributeOfScope, string(name), string(value))
 		}
 		return true
 	})
@@ -220,15 +222,14 @@ func (l *lokiPush) begin() { l.labels, l.records = l.labels[:0], l.records[:0] }
 // end ends a stream. It returns false when there is no room.
 func (l *lokiPush) end() bool {
 	resource := protowire.SizeBytes(len(l.labels)) + 1
-	scope := protowire.SizeBytes(len(l.records)) + 1
-	if len(l.out)+resource+scope+16 > l.most {
+	if len(l.out)+resource+len(l.records)+16 > l.most {
 		l.full = true
 		return false
 	}
 	l.out = protowire.AppendTag(l.out, logsOfResource, protowire.BytesType)
-	l.out = protowire.AppendVarint(l.out, uint64(resource+scope)) //nolint:gosec // lengths
+	l.out = protowire.AppendVarint(l.out, uint64(resource+len(l.records))) //nolint:gosec // lengths
 	l.out = appendPart(l.out, resourceOfLogs, l.labels)
-	l.out = appendPart(l.out, scopeOfLogs, l.records)
+	l.out = append(l.out, l.records...)
 	return true
 }
 
@@ -237,12 +238,17 @@ func (l *lokiPush) entry(nanos uint64, line string) bool {
 	record := protowire.AppendTag(l.record[:0], timeOfLog, protowire.Fixed64Type)
 	record = protowire.AppendFixed64(record, nanos)
 	record = appendPart(record, bodyOfLog, appendPart(nil, 1, []byte(line)))
-	record = append(record, l.metadata...)
+	metadata := l.metadata
 	l.record, l.metadata = record, l.metadata[:0]
-	if len(l.records)+len(record) > l.most {
+	if len(l.records)+len(metadata)+len(record) > l.most {
 		l.full = true
 		return false
 	}
+
+	scope := protowire.SizeBytes(len(metadata)) + protowire.SizeBytes(len(record)) + 2
+	l.records = protowire.AppendTag(l.records, scopeOfLogs, protowire.BytesType)
+	l.records = protowire.AppendVarint(l.records, uint64(scope)) //nolint:gosec // lengths
+	l.records = appendPart(l.records, nameOfScope, metadata)
 	l.records = appendPart(l.records, logOfScope, record)
 	return true
 }

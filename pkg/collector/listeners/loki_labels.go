@@ -62,7 +62,7 @@ func (l *lokiPush) jsonEntry(d *json.Decoder) bool {
 	ok := array(d, func() bool {
 		element++
 		if element == 3 {
-			return l.pairs(d, func(name, value string) { l.metadata = appendAttribute(l.metadata, attributeOfLog, name, value) })
+			return l.pairs(d, func(name, value string) { l.metadata = appendAttribute(l.metadata, attributeOfScope, name, value) })
 		}
 		token, err := d.Token()
 		text, is := token.(string)

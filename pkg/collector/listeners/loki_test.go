@@ -127,6 +127,33 @@ func TestLokiCountsPushes(t *testing.T) {
 	}
 }
 
+// TestALokiLineIsTheRequest: metadata with the names of a request's fields do not replace it; only can ask for them.
+func TestALokiLineIsTheRequest(t *testing.T) {
+	t.Parallel()
+	push := lokiPush{most: 1 << 20}
+	if !push.readJSON([]byte(`{"streams":[{"stream":{"job":"nginx"},"values":[
+		["1772360130000000000","{\"source.ip\":\"198.51.100.9\",\"url.path\":\"/\",\"user.name\":\"alice\"}",{"source.ip":"203.0.113.66","url.path":"/"}],
+		["1772360130000000000","{\"source.ip\":\"198.51.100.9\",\"url.path\":\"/\",\"user.name\":\"alice\"}"]]}]}`)) {
+		t.Fatal("it is not read")
+	}
+	d, err := request.NewDecoder("otlp", "ecs", request.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var metadata []string
+	d.DecodeEach(request.Text(push.out), func(r *request.Request, err error) {
+		if err != nil || r.User != "alice" || r.IP.String() != "198.51.100.9" {
+			t.Errorf("%+v: %v", r, err)
+		}
+		value, _ := d.Envelope("source.ip")
+		job, _ := d.Envelope("job")
+		metadata = append(metadata, value, job)
+	})
+	if fmt.Sprint(metadata) != "[203.0.113.66 nginx  nginx]" {
+		t.Errorf("%q", metadata)
+	}
+}
+
 // TestLokiRefuses: what is damaged, too large, or of another kind.
 func TestLokiRefuses(t *testing.T) {
 	t.Parallel()
