@@ -12,6 +12,7 @@ import (
 
 	"weir/cmd/internal/config"
 	"weir/internal/store/redis/redistest"
+	"weir/test/nats"
 	"weir/test/port"
 )
 
@@ -75,6 +76,27 @@ func TestAStreamOfRedisOverTLS(t *testing.T) {
 		logs[0].Close()
 		if try.want == "" && (err != nil || extent.Last.Position != 1) || try.want != "" && (err == nil || !strings.Contains(err.Error(), try.want)) {
 			t.Errorf("%s: %+v, %v", name, extent, err)
+		}
+	}
+}
+
+// A server of NATS is found over TLS with the authority that the configuration names. It has no stream yet.
+func TestAStreamOfNATSOverTLS(t *testing.T) {
+	cert, key := certificate(t)
+	server := nats.Start(t, nats.Unsynced+fmt.Sprintf("tls: {cert_file: %q, key_file: %q}\n", cert, key))
+	for tls, want := range map[string]string{
+		fmt.Sprintf("{ca: %q}", cert): "it does not exist",
+		"true":                        "certificate signed by unknown authority",
+	} {
+		source := fmt.Sprintf("{nats: {url: %q, stream: logs}, tls: %s}", strings.Replace(server.URL, "nats://", "tls://", 1), tls)
+		logs, err := OpenStreams(sourceOf(t, source))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = logs[0].Extent(t.Context(), nil)
+		logs[0].Close()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", source, err, want)
 		}
 	}
 }

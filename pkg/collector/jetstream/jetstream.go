@@ -150,6 +150,8 @@ func (s *stream) explain(err error) error {
 		return nil
 	case errors.Is(err, jetstream.ErrStreamNotFound):
 		return ordered.ErrMissing
+	case errors.Is(err, nats.ErrNoServers):
+		err = fmt.Errorf("the server cannot be reached: %w", err)
 	case s.conn != nil && s.conn.Status() != nats.CONNECTED:
 		err = errors.Join(errors.New("the server cannot be reached"), s.conn.LastError())
 	}
