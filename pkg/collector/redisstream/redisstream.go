@@ -109,7 +109,7 @@ func stateOf(info *goredis.XInfoStream, err error) (s state, fault error) {
 // continues reports whether the stream is the one that was read up to a place.
 func (s *state) continues(at place) bool {
 	if s.newest.less(at.id) {
-		return false
+		return at.loose && (s.empty || s.first.byClock()) // it went back, and has not come as far again
 	}
 	return at.loose || s.added >= at.position && (s.overlaps(at) || s.removed >= at.position)
 }

@@ -134,8 +134,13 @@ func TestIDsThatGoBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.Says("Redis went back")
+	old.Stop()
+	old.Reads(30)
 	old.add("clock", old.Lines(5))
 	old.Await()
+	if n := strings.Count(old.Said.String(), "Redis went back"); n != 1 {
+		t.Errorf("the log has %d times that Redis went back", n)
+	}
 }
 
 // newBenchOf is another bench on the same server, with another key.
