@@ -11,10 +11,19 @@ type otlp struct {
 	root, resource, scope, record, pair, value *jsonScan
 
 	attributes [3]string // of the last log record, its scope and its resource, as they stand in the text
+	shared     [3][]otlpFound
 	found      *jsonScan // the values asked for
 	wire       otlpWire
 	body       []byte // of bytes
 	bytes      jsonValue
+}
+
+// An otlpFound is an attribute of a scope or a resource that was asked for. All log records of it ask for the same few:
+// without it, many attributes and many records in one body would cost the product of both.
+type otlpFound struct {
+	name string
+	text []byte
+	has  bool
 }
 
 // otlpStream is the attribute with a container's stream.
@@ -63,6 +72,15 @@ func (o *otlp) forget() {
 			*b = nil
 		}
 	}
+	for level := range o.shared {
+		o.shared[level] = o.shared[level][:0]
+		all := o.shared[level][:cap(o.shared[level])]
+		for i := range all {
+			if cap(all[i].text) > maxKeptText {
+				all[i].text = nil
+			}
+		}
+	}
 }
 
 func scanOf(paths string) *jsonScan {
@@ -90,7 +108,7 @@ func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)
 	resources := o.root.list(rootLogs)
 	for resource, i := nextObject(resources, 0); i > 0; resource, i = nextObject(resources, i) {
 		o.resource.read(resource)
-		o.attributes[2] = o.resource.list(resourceAttributes)
+		o.share(2, o.resource.list(resourceAttributes))
 		scopes := o.resource.list(resourceScopes)
 		for scope, i := nextObject(scopes, 0); i > 0; scope, i = nextObject(scopes, i) {
 			d.eachLog(scope, r, each)
@@ -101,7 +119,7 @@ func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)
 func (d *Decoder) eachLog(scope string, r *Request, each func(*Request, error)) {
 	o := d.otlp
 	o.scope.read(scope)
-	o.attributes[1] = o.scope.list(scopeAttributes)
+	o.share(1, o.scope.list(scopeAttributes))
 	logs := o.scope.list(scopeRecords)
 	for log, i := nextObject(logs, 0); i > 0; log, i = nextObject(logs, i) {
 		r.Reset()
@@ -120,8 +138,10 @@ func (d *Decoder) openLog(log string, r *Request) error {
 
 	// Values that were found in the record before are forgotten.
 	o.found.begin()
-	if stream, _ := o.attribute(otlpStream); d.stdout && stream == "stderr" {
-		return errStderr
+	if d.stdout {
+		if stream, _ := o.attribute(otlpStream); stream == "stderr" {
+			return errStderr
+		}
 	}
 	line, ok := o.line()
 	if d.fields != nil {
@@ -216,17 +236,48 @@ func (o *otlp) scalar() jsonValue {
 	return jsonValue{kind: jsonNull}
 }
 
+// share sets the attributes of the next log records' scope (1) or resource (2).
+func (o *otlp) share(level int, attributes string) {
+	o.attributes[level], o.shared[level] = attributes, o.shared[level][:0]
+}
+
 // attribute finds an attribute of the last log record, else of its scope, else of its resource.
 func (o *otlp) attribute(name string) (string, bool) {
-	for _, attributes := range o.attributes {
-		for pair, i := nextObject(attributes, 0); i > 0; pair, i = nextObject(attributes, i) {
-			o.pair.read(pair)
-			if o.pair.textAt(pairKey) == name {
-				o.found.record++ // values found before stay in its memory
-				o.put(o.found.root.child("value"), o.found)
-				text := o.found.textAt(0)
-				return text, text != ""
-			}
+	for level := range o.attributes {
+		if text, has := o.attributeOf(level, name); has {
+			return text, text != ""
+		}
+	}
+	return "", false
+}
+
+func (o *otlp) attributeOf(level int, name string) (text string, has bool) {
+	if level == 0 || o.attributes[level] == "" {
+		return o.search(o.attributes[level], name)
+	}
+	all := o.shared[level]
+	for i := range all {
+		if all[i].name == name {
+			return Text(all[i].text), all[i].has
+		}
+	}
+
+	text, has = o.search(o.attributes[level], name)
+	all = slices.Grow(all, 1)[:len(all)+1] // an element that was used before keeps its memory
+	last := &all[len(all)-1]
+	last.name, last.text, last.has = name, append(last.text[:0], text...), has
+	o.shared[level] = all
+	return Text(last.text), has
+}
+
+// search finds the first attribute of a name in a list.
+func (o *otlp) search(attributes, name string) (text string, has bool) {
+	for pair, i := nextObject(attributes, 0); i > 0; pair, i = nextObject(attributes, i) {
+		o.pair.read(pair)
+		if o.pair.textAt(pairKey) == name {
+			o.found.record++ // values found before stay in its memory
+			o.put(o.found.root.child("value"), o.found)
+			return o.found.textAt(0), true
 		}
 	}
 	return "", false

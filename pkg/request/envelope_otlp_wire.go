@@ -132,7 +132,7 @@ func (d *Decoder) eachWire(record string, r *Request, each func(*Request, error)
 		whole := eachField(resource, func(number protowire.Number, part []byte) bool {
 			return number != wireResource || w.attributes(&w.resource, part, wireResourceAttributes)
 		})
-		d.otlp.attributes[2] = listOf(&w.resource)
+		d.otlp.share(2, listOf(&w.resource))
 		return whole && eachField(resource, func(number protowire.Number, scope []byte) bool {
 			return number != wireScopes || d.eachWireLog(scope, r, each)
 		})
@@ -148,7 +148,7 @@ func (d *Decoder) eachWireLog(scope []byte, r *Request, each func(*Request, erro
 	whole := eachField(scope, func(number protowire.Number, part []byte) bool {
 		return number != wireScope || w.attributes(&w.scope, part, wireScopeAttributes)
 	})
-	d.otlp.attributes[1] = listOf(&w.scope)
+	d.otlp.share(1, listOf(&w.scope))
 	return whole && eachField(scope, func(number protowire.Number, log []byte) bool {
 		if number != wireRecords {
 			return true
@@ -221,8 +221,9 @@ func (w *otlpWire) record(log []byte) bool {
 }
 
 const (
-	maxKeptLog   = 1 << 20 // bytes of JSON that are kept for the next log record
-	maxWireDepth = 12      // of lists and maps in each other, each some levels of JSON; deeper ones are left out
+	maxKeptLog   = 1 << 20  // bytes of JSON that are kept for the next log record
+	maxKeptText  = 64 << 10 // bytes of an attribute that are kept for the next body
+	maxWireDepth = 12       // of lists and maps in each other, each some levels of JSON; deeper ones are left out
 )
 
 func appendTime(b []byte, name string, nanos uint64) []byte {

@@ -158,6 +158,40 @@ func TestDeepOTLP(t *testing.T) {
 	}
 }
 
+// TestOTLPWithManyAttributes: the time for a body grows with its length, not with the product of its attributes and its
+// log records. Otherwise this one would take hours.
+func TestOTLPWithManyAttributes(t *testing.T) {
+	const many = 100_000
+	some := make([]*common.KeyValue, many, many+1)
+	for i := range some {
+		some[i] = attribute("a", text("b"))
+	}
+	some = append(some, attribute("last", text("c")))
+	records := make([]*logs.LogRecord, many)
+	for i := range records {
+		records[i] = &logs.LogRecord{Body: text(aliceLine)}
+	}
+	wire, err := proto.Marshal(&logs.LogsData{ResourceLogs: []*logs.ResourceLogs{
+		{Resource: &resource.Resource{Attributes: some}, ScopeLogs: []*logs.ScopeLogs{{Scope: &common.InstrumentationScope{Attributes: some}, LogRecords: records}}},
+		{ScopeLogs: []*logs.ScopeLogs{{LogRecords: records[:1]}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDecoder(t, "otlp", "combined", Options{})
+	with, without := 0, 0
+	d.DecodeEach(string(wire), func(_ *Request, err error) {
+		if last, has := d.Envelope("last"); err == nil && has && last == "c" {
+			with++
+		} else if _, has := d.Envelope("absent"); err == nil && !has {
+			without++
+		}
+	})
+	if with != many || without != 1 {
+		t.Errorf("%d log records have the attribute and %d do not", with, without)
+	}
+}
+
 // FuzzOTLPWire: no input panics, and what protobuf's own library reads gives the same requests as the JSON that it
 // writes.
 func FuzzOTLPWire(f *testing.F) {
