@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,7 +22,6 @@ import (
 
 	"weir/internal/store/redis/redistest"
 	"weir/test/port"
-	"weir/test/real"
 	"weir/test/wait"
 )
 
@@ -45,7 +43,6 @@ type exporter struct {
 
 func newExporter(t *testing.T, f *fleet) *exporter {
 	t.Helper()
-	program := real.Program(t, "nginx", "nginx")
 	e := &exporter{t: t, address: port.Reserve(t, "127.0.0.1"), http2: port.Reserve(t, "127.0.0.1")}
 	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if began, ok := e.began.Load(r.Header.Get("X-Number")); ok {
@@ -54,32 +51,13 @@ func newExporter(t *testing.T, f *fleet) *exporter {
 		<-r.Context().Done()
 	}))
 	t.Cleanup(app.Close)
-	temporary := ""
-	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
-		temporary += "\n" + name + "_temp_path " + f.path(name) + ";"
-	}
 	f.write("users", "alice:{PLAIN}secret\n")
-	f.write("nginx.conf", "daemon off;\nuser root;\n"+strings.NewReplacer("worker_processes auto;", "worker_processes 1;", "http {", "http {"+temporary,
+	f.write("nginx.conf", "daemon off;\nuser root;\n"+strings.NewReplacer("worker_processes auto;", "worker_processes 1;", "http {", "http {\n"+temporaryPaths(f),
 		"        # The check.", strings.NewReplacer("/etc/nginx/users", f.path("users"), "http://127.0.0.1:8080", app.URL).Replace(behindAPassword(t))+"        # The check.",
 		"listen 80;", "listen "+e.address+"; listen "+e.http2+" http2;", "127.0.0.1:7421", f.enforcer, "127.0.0.1:8080", app.Listener.Addr().String(),
 		"/var/log/nginx/access.log", f.path("access.log"), "/var/log/nginx/error.log", "stderr", "/run/nginx.pid", f.path("nginx.pid"),
 	).Replace(deployed(t, "edge/nginx.conf")))
-	command := exec.Command(program, "-e", "stderr", "-p", f.folder, "-c", f.path("nginx.conf"))
-	command.Stderr = t.Output()
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		command.Process.Signal(syscall.SIGTERM)
-		command.Wait()
-	})
-	wait.Until(t, "nginx answers", func() bool {
-		connection, err := net.Dial("tcp", e.address)
-		if err == nil {
-			connection.Close()
-		}
-		return err == nil
-	})
+	startNginx(t, f, e.address)
 	return e
 }
 

@@ -24,7 +24,6 @@ type site struct {
 
 func newSite(t testing.TB, f *fleet) *site {
 	t.Helper()
-	program := real.Program(t, "nginx", "nginx")
 	s := &site{t: t, address: port.Reserve(t, "127.0.0.1"), clients: map[string]*http.Client{}}
 	page := port.Reserve(t, "127.0.0.1")
 	_, sitePort, _ := net.SplitHostPort(s.address)
@@ -34,9 +33,23 @@ func newSite(t testing.TB, f *fleet) *site {
 		"/var/log/nginx/weir.log", f.path("access.log"),
 	).Replace(deployed(t, "compose/nginx.conf") + deployed(t, "compose/site.conf"))
 	f.write("nginx.conf", "pid "+f.path("nginx.pid")+";\nerror_log stderr warn;\ndaemon off;\nworker_processes 1;\nuser root;\nevents {}\nhttp {\n"+
-		"client_body_temp_path "+f.path("body")+";\nproxy_temp_path "+f.path("proxy")+";\nfastcgi_temp_path "+f.path("fastcgi")+";\nuwsgi_temp_path "+f.path("uwsgi")+";\nscgi_temp_path "+f.path("scgi")+";\n"+
-		servers+"}\n")
-	command := exec.Command(program, "-e", "stderr", "-p", f.folder, "-c", f.path("nginx.conf"))
+		temporaryPaths(f)+servers+"}\n")
+	startNginx(t, f, s.address)
+	return s
+}
+
+// temporaryPaths are lines for http, so that nginx writes into the fleet's folder only.
+func temporaryPaths(f *fleet) (lines string) {
+	for _, name := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
+		lines += name + "_temp_path " + f.path(name) + ";\n"
+	}
+	return lines
+}
+
+// startNginx runs a real nginx with the fleet's nginx.conf until the test ends, and returns when it answers.
+func startNginx(t testing.TB, f *fleet, address string) {
+	t.Helper()
+	command := exec.Command(real.Program(t, "nginx", "nginx"), "-e", "stderr", "-p", f.folder, "-c", f.path("nginx.conf"))
 	command.Stderr = t.Output()
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
@@ -45,15 +58,14 @@ func newSite(t testing.TB, f *fleet) *site {
 		command.Process.Signal(syscall.SIGTERM)
 		command.Wait()
 	})
-	wait.Until(t, "the site answered", func() bool {
-		connection, err := net.Dial("tcp", s.address)
+	wait.Until(t, "nginx answers", func() bool {
+		connection, err := net.Dial("tcp", address)
 		if err != nil {
 			return false
 		}
 		connection.Close()
 		return true
 	})
-	return s
 }
 
 func deployed(t testing.TB, name string) string {
