@@ -7,7 +7,7 @@ import (
 	"weir/pkg/collector/ordered"
 )
 
-// CheckDecoding reads IDs, places and fields that a server may send. What is read is written the same, and lines are the
+// CheckDecoding reads IDs, places and fields that a server may send. Writing what was read gives the same, and lines are the
 // value of a field, or JSON.
 func CheckDecoding(t *testing.T, text, at string, fields map[string]any, field string) {
 	if read, ok := parseID(text); ok {

@@ -3,7 +3,7 @@
 //
 // # Positions
 //
-// The position of an entry is its number since the stream was made, of which Redis keeps count (entries-added). So the
+// The position of an entry is its number since the stream was made. Redis keeps that count (entries-added). So the
 // difference between two positions is the number of entries between them, also of those that were trimmed or deleted.
 // The place is found by the ID of the last entry that was read.
 //

@@ -115,7 +115,7 @@ func (c *Console) now(w http.ResponseWriter, r *http.Request, v *visitor) error 
 	return nil
 }
 
-// inLine waits for one of a few places, so that someone who asks all the time does not keep others out.
+// inLine waits for one of a few places, so that constant questions of one person keep no others out.
 func inLine(r *http.Request, places *limited.Places) (leave func(), ok bool) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
