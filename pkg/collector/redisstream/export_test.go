@@ -7,8 +7,8 @@ import (
 	"weir/pkg/collector/ordered"
 )
 
-// CheckDecoding reads IDs, places and fields that a server may send. Writing what was read gives the same, and lines are the
-// value of a field, or JSON.
+// CheckDecoding reads IDs, places and fields that a server may send. Writing what was read gives the same, and lines are
+// the value of a field, or JSON.
 func CheckDecoding(t *testing.T, text, at string, fields map[string]any, field string) {
 	if read, ok := parseID(text); ok {
 		if again, ok := parseID(read.String()); !ok || again != read || read.less(again) {
