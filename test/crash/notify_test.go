@@ -101,10 +101,10 @@ data: data
 kafka: {brokers: [%q], prefix: %q, session: 6s}
 enforcer: {listen: %q, admin: %q}
 notify:
-  - {name: hook, webhook: {url: %q}, group: 100ms, per_minute: 1000, timeout: 300ms}
+  - {name: hook, webhook: {url: %q}, group: 1s, per_minute: 1000, timeout: 300ms}
   - name: ops
     mail: {server: %q, from: weir@example.com, to: ops@example.com, user: %s, password_file: password, ca: %q}
-    group: 100ms
+    group: 1s
     per_minute: 1000
 `, brokers[0], prefix, port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1"), hook.URL, server.StartTLS, exim.User, server.CA()))
 	t.Cleanup(e.kill)
