@@ -64,18 +64,7 @@ func (e *Enforcer) confirmGuard(w http.ResponseWriter, r *http.Request) error {
 		q.For = cmp.Or(q.For, usualConfirmation)
 	}
 
-	order, err := q.order(blocklist.OrderConfirm, o.by, o.now)
-	if err == nil {
-		order.Rule, err = e.ofRule(q.Rule)
-	}
-	if err == nil {
-		err = checkOrder(order)
-	}
-	if err != nil {
-		return err
-	}
-	o.add(blocklist.EventOrdered, order)
-	return e.ordered(w, r, o, ordered{})
+	return e.orderForRule(w, r, o, q, blocklist.OrderConfirm)
 }
 
 // endConfirmation is DELETE /v1/guard.

@@ -276,7 +276,12 @@ func (e *Enforcer) pause(w http.ResponseWriter, r *http.Request) error {
 		return problemf(http.StatusBadRequest, "a pause is for one rule, or for all: leave target out")
 	}
 
-	order, err := q.order(blocklist.OrderPause, o.by, o.now)
+	return e.orderForRule(w, r, o, q, blocklist.OrderPause)
+}
+
+// orderForRule gives an order for a rule.
+func (e *Enforcer) orderForRule(w http.ResponseWriter, r *http.Request, o *ordering, q *orderRequest, kind blocklist.Kind) error {
+	order, err := q.order(kind, o.by, o.now)
 	if err == nil {
 		order.Rule, err = e.ofRule(q.Rule)
 	}

@@ -179,7 +179,7 @@ func (r *guardedRule) moveBack(number int64, to Place) {
 //	checksum    8 bytes xxhash64 of all before it, little endian
 
 // appendChange appends what the store has to learn, unless no rule was ever guarded. Hits from an offset on may wait, -1
-// for none: what they lead to is not known yet.
+// for none: their outcome is not known yet.
 func (g *Guard) appendChange(changes []store.Change, waiting int64) []store.Change {
 	if g == nil || len(g.rules) == 0 {
 		return changes
