@@ -192,7 +192,8 @@ func Parse(line []byte, r *Record) error {
 	if err := json.Unmarshal(line, r); err != nil {
 		return fmt.Errorf("%w: %w", errForeign, err)
 	}
-	if r.Time <= 0 || r.Kind == Settlement && r.Attempt == "" || r.Kind == Attempt && len(r.Takes) == 0 {
+	ours := r.Kind == Attempt && len(r.Takes) > 0 || r.Kind == Settlement && r.Attempt != ""
+	if !ours || r.Time <= 0 {
 		return errForeign
 	}
 	return nil

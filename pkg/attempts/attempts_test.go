@@ -47,6 +47,7 @@ func TestForeignLinesAreNoRecords(t *testing.T) {
 	for _, text := range []string{
 		"", "{}", "[1]", `{"weir":"refused","time":"2026-03-03T08:00:00.000Z"}`, ` {"weir":"attempt","time":"2026-03-03T08:00:00.000Z","rules":[{}]}`,
 		`{"weir":"attempt","time":"2026-03-03T08:00:00.000Z"}`, `{"weir":"settlement","time":"2026-03-03T08:00:00.000Z","cost":1}`,
+		`{"weir":"attempt","time":"2026-03-03T08:00:00.000Z","rules":[{}],"weir":"another"}`,
 		`{"weir":"attempt","time":"yesterday","rules":[{}]}`, string(line(&ours)[:100]), string(line(&ours)) + "}",
 		`{"path":"{\"weir\":\"attempt\",\"time\":\"2026-03-03T08:00:00.000Z\",\"rules\":[{}]}"}`,
 	} {
