@@ -24,7 +24,7 @@
 //
 // # Memory
 //
-// Config.HotKeys windows are hot, over all partitions; each takes some 180 bytes and 8 for every hit remembered. One
+// Config.HotKeys windows are hot, over all partitions; each takes some 280 bytes and 8 for every hit remembered. One
 // that is written and has been clear for an hour, by the times of the hits, leaves memory earlier. Besides these there
 // are at most some 5,000 evicted windows a partition that are not written yet, 64 batches and two answers of Kafka.
 //

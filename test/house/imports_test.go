@@ -26,7 +26,7 @@ var vendors = map[string][]string{
 	"go.yaml.in/yaml":                 {"internal/yamlfile"},
 	"github.com/expr-lang/expr":       {"pkg/rule", "cmd/internal/config"},
 	"github.com/spf13/cobra":          {"cmd/weir", "cmd/internal/daemon"},
-	"github.com/hashicorp/golang-lru": {"pkg/inline"},
+	"github.com/hashicorp/golang-lru": {"pkg/aggregator", "pkg/inline"},
 	"github.com/google/nftables":      {"pkg/enforcer"},
 	"github.com/mdlayher/netlink":     {"pkg/enforcer"},
 	"google.golang.org/grpc":          {"pkg/enforcer"},

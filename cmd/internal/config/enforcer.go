@@ -28,7 +28,7 @@ type Aggregator struct {
 func (a *Aggregator) Validate(v yamlfile.Value) {
 	guard(v.Key("listen"), a.Listen, keysOrLoopback, a.Keys != "" || a.TLS.Clients != "")
 	if place := v.Key("hot_keys"); !place.Faulty() && a.HotKeys < 1 {
-		place.Faultf("write how many keys to keep in memory; each takes about 200 bytes", "%d keys are not possible", a.HotKeys)
+		place.Faultf("write how many keys to keep in memory; each takes about 300 bytes", "%d keys are not possible", a.HotKeys)
 	}
 }
 

@@ -93,7 +93,7 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"store: {redis: 'redis://host:6379/0?password=hush'}":      `weir.yaml:1:16: "redis://host:6379/0" has an unknown query; only ?master=NAME is possible, and a password in password_file next to it`,
 		"store: {redis: 'redis://u:hush@hush@host:6379/0?x=hush'}": `weir.yaml:1:16: the URL contains a user or password, which logs would show; write redis://host:6379/0 and set user and password_file next to it`,
 		"kafka: {brokers: ['u:hush@a:9092']}":                      `weir.yaml:1:19: the address contains a user or password, which logs would show; write only host:9092, and set sasl with user and password_file`,
-		"aggregator: {hot_keys: 0}":                                `weir.yaml:1:24: 0 keys are not possible; write how many keys to keep in memory; each takes about 200 bytes`,
+		"aggregator: {hot_keys: 0}":                                `weir.yaml:1:24: 0 keys are not possible; write how many keys to keep in memory; each takes about 300 bytes`,
 		"aggregator: {listen: '0.0.0.0:7411'}":                     `weir.yaml:1:22: 0.0.0.0:7411 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
 		"collector: {batch: 2s}":                                   `weir.yaml:1:20: a batch of 2s is too long; write 1s or less; 20ms is usual`,
 		"collector: {batch: 20}":                                   `weir.yaml:1:20: "20" is no duration: the unit is missing; write 20s, 20m or 20h`,

@@ -14,14 +14,13 @@ type Window struct {
 
 	Generation, Offset int64    // hits up to and with this one are in the state
 	Verdict            *Verdict // the last one
-	place              uint32   // in Set.hot
+	moved              uint32   // Set.added when it was last moved to the front
 	Loaded             bool     // what the store has of it was read
 	dirty              bool     // it stands in Set.changed
 	evicted            bool     // it is not in Set.hot
-	asked              bool     // it was asked for since the ring's hand passed
 	Index              IndexChange
 
-	text [31]byte // the name, where it is not longer
+	text [32]byte // the name, where it is not longer
 }
 
 func newWindow(name string, rule *Rule) *Window {
@@ -56,7 +55,7 @@ func (w *Window) is(rule string, key []byte) bool {
 }
 
 // Touch reads a little of the window, so that it comes from memory together with others.
-func (w *Window) Touch() int { return len(w.Name) + int(w.place) + int(w.text[0]) }
+func (w *Window) Touch() int { return len(w.Name) + int(w.moved) + int(w.text[0]) }
 
 // Convert has the window counted by another version of its rule. It keeps the hits that the other version can count.
 func (w *Window) Convert(to *Rule) {

@@ -3,9 +3,9 @@
 // A Set finds windows in memory, reads those that are wanted, keeps the hits that wait for these, and writes back those
 // that changed, in the order of their first change. New gets the number of hot windows. There are also the evicted ones
 // that are not written yet, and those that are not read yet. They have no bound here: the owner of the partition stops
-// counting while they are too many. A hot window takes 128 bytes, 40 of what finds it, and its hits. A Saver writes a checkpoint when
-// all changes before it are safe, and a Sweep deletes clear windows from the store. An Owned partition of the store is
-// written with a fence, so that only its owner can write.
+// counting while they are too many. A hot window takes 128 bytes, some 150 of what finds and orders it, and its hits. A
+// Saver writes a checkpoint when all changes before it are safe, and a Sweep deletes clear windows from the store. An
+// Owned partition of the store is written with a fence, so that only its owner can write.
 //
 // One goroutine uses a Set and what belongs to it. Methods that take a context wait for the store; no others do. The
 // package knows no Kafka, decides nothing and publishes nothing.
@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"weir/internal/store"
 	"weir/pkg/window"
@@ -34,15 +36,20 @@ const (
 
 // A Set has the windows that are in memory: the hot ones, as many as New was given; those that were pushed out and
 // are not written yet; and those that are not read yet.
+//
+// A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
+// since its last move. So a window that is found again and again does not touch the list.
 type Set struct {
 	WriteKeys int    // changed windows written by one call
 	Guard     *Guard // it is written together with windows; nil until the partition is taken
 
 	own      *Owned
 	notices  Notices
-	hot      ring
+	hot      *simplelru.LRU[*Window, struct{}]
 	size     int
-	added    int                // windows since Forget looked last
+	added    uint32             // how many windows were, going round
+	looked   uint32             // what added was when Forget looked last
+	oldest   []*Window          // that Forget looks at next, if they are still hot
 	table    table              // of the hot ones
 	name     []byte             // of one that is sought elsewhere
 	leaving  map[string]*Window // evicted, and not written yet or needed by the batches at hand
@@ -74,12 +81,14 @@ type Notices struct {
 // New makes the set of windows of a partition in the store. At most size of them are hot.
 func New(size int, own *Owned, notices Notices) *Set {
 	size = max(size, SmallestSize)
-	return &Set{own: own, notices: notices, size: size, table: newTable(), WriteKeys: writeKeys, leaving: map[string]*Window{}, unloaded: map[string]*Window{}}
+	h := &Set{own: own, notices: notices, size: size, table: newTable(), WriteKeys: writeKeys, leaving: map[string]*Window{}, unloaded: map[string]*Window{}}
+	h.hot, _ = simplelru.NewLRU[*Window, struct{}](h.size, nil) // it fails for sizes below 1 only
+	return h
 }
 
-// pushOut pushes the window out that the ring chooses.
+// pushOut pushes the window out that was not asked for for longest.
 func (h *Set) pushOut() {
-	w := h.hot.pushOut()
+	w, _, _ := h.hot.RemoveOldest()
 	w.evicted = true
 	h.table.remove(w)
 	h.leaving[w.Name] = w
@@ -100,9 +109,10 @@ func (h *Set) Settle() {
 // Resize has another number of windows be hot.
 func (h *Set) Resize(size int) {
 	h.size = max(size, SmallestSize)
-	for h.hot.len() > h.size {
+	for h.hot.Len() > h.size {
 		h.pushOut()
 	}
+	h.hot.Resize(h.size)
 }
 
 // FindNamed returns the window of a name, "rule/key", that is in memory, or nil.
@@ -120,9 +130,7 @@ func (h *Set) peekHot(name string) *Window {
 // FindHashed returns the window of a rule and a key that is in memory, or nil, by the hash of both.
 func (h *Set) FindHashed(hash uint64, rule string, key []byte) (w *Window, hot bool) {
 	if w := h.table.find(hash, rule, key); w != nil {
-		if !w.asked {
-			w.asked = true
-		}
+		h.ask(w)
 		return w, true
 	}
 	h.name = append(append(append(h.name[:0], rule...), '/'), key...)
@@ -132,6 +140,14 @@ func (h *Set) FindHashed(hash uint64, rule string, key []byte) (w *Window, hot b
 		return w, true
 	}
 	return h.unloaded[string(h.name)], false
+}
+
+// ask notes that a hot window is wanted.
+func (h *Set) ask(w *Window) {
+	if h.added-w.moved > uint32(h.size/8) {
+		h.hot.Get(w)
+		w.moved = h.added
+	}
 }
 
 // Want returns a new window that is to be read.
@@ -144,31 +160,40 @@ func (h *Set) Want(name string, rule *Rule) *Window {
 }
 
 func (h *Set) add(w *Window) {
-	if h.hot.len() >= h.size {
+	if h.hot.Len() >= h.size {
 		h.pushOut()
 	}
+
 	h.added++
-	w.evicted = false
+	w.evicted, w.moved = false, h.added
 	h.table.add(w)
-	h.hot.add(w)
+	h.hot.Add(w, struct{}{})
 }
 
-// looks is how many windows Forget looks at and keeps for each one that was added: all while a third as many are added.
+// looks is how many windows Forget looks at for each one that was added.
 const looks = 3
 
 // Forget drops windows that nothing waits for: they are written, and have been clear since an instant, by the time of
-// their hits. The store still has them. It looks at a few for each one that was added since the last call. No batches may
-// be at hand.
+// their hits. The store still has them. It looks at a few for each one that was added since the last call, the oldest
+// first, and at all of them one after another. No batches may be at hand.
 func (h *Set) Forget(clear int64) {
-	h.hot.forget(min(looks*h.added, h.hot.len()), func(w *Window) bool {
-		if w.dirty || w.Rule.Policy.Clear(&w.State) > clear {
-			return false
+	n := min(looks*int(h.added-h.looked), h.hot.Len())
+	h.looked = h.added
+	if n > 0 && len(h.oldest) == 0 {
+		h.oldest = h.hot.Keys()
+	}
+	n = min(n, len(h.oldest))
+
+	for i, w := range h.oldest[:n] {
+		h.oldest[i] = nil
+		if w.evicted || w.dirty || w.Rule.Policy.Clear(&w.State) > clear {
+			continue
 		}
 		w.evicted = true
+		h.hot.Remove(w)
 		h.table.remove(w)
-		return true
-	})
-	h.added = 0
+	}
+	h.oldest = h.oldest[n:]
 }
 
 // Change notes that a window is about to change.
@@ -332,11 +357,11 @@ func (h *Set) Has(name string) bool {
 	return leaving || unloaded
 }
 
-// Hot are the hot windows. The slice is valid until the next change of the set.
-func (h *Set) Hot() []*Window { return h.hot.windows }
+// Hot are the hot windows, those first that were not asked for for longest.
+func (h *Set) Hot() []*Window { return h.hot.Keys() }
 
 // Len is how many windows are hot.
-func (h *Set) Len() int { return h.hot.len() }
+func (h *Set) Len() int { return h.hot.Len() }
 
 // Leaving is how many evicted windows wait to be written.
 func (h *Set) Leaving() int { return len(h.leaving) }

@@ -28,13 +28,13 @@ func TestWantedKeysStayHot(t *testing.T) {
 			t.Fatalf("after %d others it is another window", n)
 		}
 		named(fmt.Sprint("a/", random.IntN(1000)))
-		if h.hot.len() > size {
-			t.Fatalf("%d windows are hot", h.hot.len())
+		if h.hot.Len() > size {
+			t.Fatalf("%d windows are hot", h.hot.Len())
 		}
 		h.Settle()
 		for range 10 {
 			name := fmt.Sprint("a/", random.IntN(1000))
-			if w, hot := h.FindNamed(name); hot && (w.evicted || h.hot.windows[w.place] != w || w.Name != name) {
+			if w, hot := h.FindNamed(name); hot && (w.evicted || !h.hot.Contains(w) || w.Name != name) {
 				t.Fatalf("%s is found and is not hot", name)
 			}
 		}
