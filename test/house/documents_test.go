@@ -203,7 +203,7 @@ func TestShippersOfTheReadmeHaveFiles(t *testing.T) {
 	if !ok {
 		t.Fatal("the README does not say where shippers' files are")
 	}
-	for shipper, file := range map[string]string{"Vector": "vector", "Fluent Bit": "fluent-bit", "Filebeat": "filebeat", "Logstash": "logstash", "OpenTelemetry": "otel*"} {
+	for shipper, file := range map[string]string{"Vector": "vector", "Fluent Bit": "fluent-bit", "Filebeat": "filebeat", "Logstash": "logstash", "OpenTelemetry": "otelcol*", "rsyslog": "rsyslog", "syslog-ng": "syslog-ng"} {
 		files, err := filepath.Glob(filepath.Join(root, "deployments/shippers", file+".*"))
 		if err != nil {
 			t.Fatal(err)

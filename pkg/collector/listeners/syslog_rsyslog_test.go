@@ -154,7 +154,7 @@ func awaitQueued(t *testing.T, stats string, lines int) {
 }
 
 // awaitAll waits until all lines are counted, and returns how many more were.
-func (b *syslogBench) awaitAll() (more int64) {
+func (b *bench) awaitAll() (more int64) {
 	b.T.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		keys, conflicts := b.sink.Counted(b.T)

@@ -11,10 +11,10 @@ import (
 	"weir/test/real"
 )
 
-// The files in deployments/shippers for rsyslog and syslog-ng bring each line into the topic once, in the envelope that
-// they name.
+// The files in deployments/shippers for rsyslog, syslog-ng and the OpenTelemetry Collector bring each line into the
+// topic once, in the envelope that they name.
 func TestDeployedShippersWriteToTopics(t *testing.T) {
-	programs := map[string]string{"rsyslog.conf": real.Program(t, "rsyslogd", "rsyslog"), "syslog-ng.conf": real.Edge(t, "syslog-ng")}
+	programs := map[string]string{"rsyslog.conf": real.Program(t, "rsyslogd", "rsyslog"), "syslog-ng.conf": real.Edge(t, "syslog-ng"), "otelcol-kafka.yaml": real.Edge(t, "otelcol")}
 	if found, _ := filepath.Glob("/usr/lib/*/rsyslog/omkafka.so"); found == nil {
 		real.Missing(t, "rsyslog's omkafka is missing: apt-get install rsyslog-kafka")
 	}
@@ -44,18 +44,22 @@ func TestDeployedShippersWriteToTopics(t *testing.T) {
 				t.Fatal(err)
 			}
 			broker := config.Brokers[0]
-			deployed := strings.NewReplacer("/var/log/nginx/access.log", log, "/var/spool/rsyslog", work, `topic="logs"`, `topic="`+b.topic+`"`, `topic("logs")`, `topic("`+b.topic+`")`,
-				`"kafka-1.internal:9092","kafka-2.internal:9092"`, `"`+broker+`"`, "kafka-1.internal:9092,kafka-2.internal:9092", broker).Replace(string(text))
+			deployed := strings.NewReplacer("/var/log/nginx/access.log", log, "/var/spool/rsyslog", work, "/var/lib/otelcol", work,
+				`topic="logs"`, `topic="`+b.topic+`"`, `topic("logs")`, `topic("`+b.topic+`")`, "topic: logs", "topic: "+b.topic, "service:\n", "service:\n  telemetry: {metrics: {level: none}}\n",
+				`"kafka-1.internal:9092", "kafka-2.internal:9092"`, `"`+broker+`"`, `"kafka-1.internal:9092","kafka-2.internal:9092"`, `"`+broker+`"`, "kafka-1.internal:9092,kafka-2.internal:9092", broker).Replace(string(text))
 			if strings.Contains(deployed, "kafka-1") || strings.Contains(deployed, `"logs"`) || strings.Contains(deployed, "/var/") {
 				t.Fatalf("%s has other places: %s", name, deployed)
 			}
 			arguments := []string{"-n", "-i", filepath.Join(work, "pid"), "-f"}
-			if name == "syslog-ng.conf" {
+			b.source.Envelope, b.source.Format = "syslog", "combined"
+			switch name {
+			case "otelcol-kafka.yaml":
+				arguments, b.source.Envelope = []string{"--config"}, "otlp"
+			case "syslog-ng.conf":
 				arguments = []string{"-F", "--no-caps", "-R", filepath.Join(work, "persist"), "-p", filepath.Join(work, "pid"), "-c", filepath.Join(work, "control"), "-f"}
 			}
 			runShipper(t, filepath.Join(work, name), deployed, program, arguments...)
 
-			b.source.Envelope, b.source.Format = "syslog", "combined"
 			c := b.start(b.sink)
 			b.sink.Await(t, b.want)
 			write(100)

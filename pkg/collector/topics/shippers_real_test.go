@@ -17,7 +17,7 @@ import (
 	"weir/test/sink"
 )
 
-// A shipping is how a real shipper is set to write one log to a topic; BROKER, TOPIC, LOG and WORK stand for theirs.
+// A shipping is how a real shipper is set to write one log to a topic.
 type shipping struct{ name, config string }
 
 var rsyslogs = []shipping{
@@ -35,6 +35,12 @@ var syslogngs = []shipping{
 	{"the message", `message("$MSG")`},
 }
 
+var otelcols = []shipping{
+	{"its default", ``},
+	{"JSON", `encoding: otlp_json, `},
+	{"raw", `encoding: raw, `},
+}
+
 // The records of real shippers are read with their defaults, without any setting at ours.
 func TestRealShippersRecordsAreRead(t *testing.T) {
 	rsyslog := real.Program(t, "rsyslogd", "rsyslog")
@@ -42,6 +48,7 @@ func TestRealShippersRecordsAreRead(t *testing.T) {
 		real.Missing(t, "rsyslog's omkafka is missing: apt-get install rsyslog-kafka")
 	}
 	syslogng := real.Edge(t, "syslog-ng")
+	otelcol := real.Edge(t, "otelcol")
 	kcat := real.Program(t, "kcat", "kcat")
 	config := kafka.Config{Brokers: kafkatest.Shared(t).Addresses(), Create: true}
 	broker := config.Brokers[0]
@@ -92,6 +99,14 @@ func TestRealShippersRecordsAreRead(t *testing.T) {
 		source s { file(%[1]q flags(no-parse) program-override("nginx") read-old-records(yes)); };
 		source bare { file(%[1]q read-old-records(yes) persist-name("bare")); };
 		%[2]s`, log, &logs), syslogng, "-F", "--no-caps", "-R", filepath.Join(work, "persist"), "-p", filepath.Join(work, "syslog-ng.pid"), "-c", filepath.Join(work, "control"), "-f")
+
+	var exporters, names []string
+	for i, s := range otelcols {
+		names = append(names, fmt.Sprint("kafka/", i))
+		exporters = append(exporters, fmt.Sprintf("%s: {brokers: [%q], logs: {%stopic: %s}}", names[i], broker, s.config, of("otelcol, "+s.name)))
+	}
+	runShipper(t, filepath.Join(work, "otelcol.yaml"), fmt.Sprintf("receivers: {file_log: {include: [%q], start_at: beginning}}\nexporters: {%s}\nservice: {telemetry: {metrics: {level: none}}, pipelines: {logs: {receivers: [file_log], exporters: [%s]}}}\n",
+		log, strings.Join(exporters, ", "), strings.Join(names, ", ")), otelcol, "--config")
 
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		command := exec.CommandContext(b.within(time.Minute), kcat, "-P", "-b", broker, "-t", of("kcat, "+codec), "-z", codec, "-l", log)
