@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 
 	"weir/internal/topic"
@@ -17,7 +18,7 @@ import (
 type dialer struct {
 	connect func(ctx context.Context, network, address string) (net.Conn, error)
 	secure  *TLS
-	user    string // "" without a login
+	login   string // in words; "" without one
 	logged  int    // requests until a login is complete
 
 	setting func(key string) string // its name in the configuration
@@ -31,8 +32,8 @@ type dialer struct {
 func newDialer(config Config) *dialer {
 	d := &dialer{connect: config.Dial, secure: config.TLS, setting: config.setting, open: map[*connection]struct{}{}}
 	if config.SASL != nil {
-		d.user, d.logged = config.SASL.User, 3 // versions, mechanism, password
-		if config.SASL.name() != "PLAIN" {
+		d.login, d.logged = config.SASL.who(), 3 // versions, mechanism, password
+		if strings.HasPrefix(config.SASL.name(), "SCRAM") {
 			d.logged = 4
 		}
 	}
@@ -187,10 +188,10 @@ func (c *connection) ended() error {
 	switch {
 	case c.dialer.secure == nil && c.read == 0:
 		hint = " without an answer; it may want TLS (" + c.dialer.setting("tls") + ")"
-	case c.dialer.user == "" && c.requests <= 2:
+	case c.dialer.login == "" && c.requests <= 2:
 		hint = " at the first request; it may want a login (" + c.dialer.setting("sasl") + ")"
-	case c.dialer.user != "" && c.requests <= c.dialer.logged:
-		hint = fmt.Sprintf(" during the login; it may refuse user %q", c.dialer.user)
+	case c.dialer.login != "" && c.requests <= c.dialer.logged:
+		hint = " during the login; it may refuse " + c.dialer.login
 	}
 	return topic.Errorf(topic.ErrUnreachable, "broker %s closed the connection%s", c.address, hint)
 }

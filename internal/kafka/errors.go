@@ -54,7 +54,7 @@ func (c *Client) rightless(err error, right, name string) error {
 	}
 	who := "…" // by the certificate that we show
 	switch {
-	case c.config.SASL != nil:
+	case c.config.SASL != nil && c.config.SASL.User != "":
 		who = c.config.SASL.User
 	case c.config.TLS == nil || c.config.TLS.Cert == "":
 		who = "ANONYMOUS"
@@ -68,13 +68,15 @@ func (c *Client) user() string {
 	if c.config.SASL == nil {
 		return "a user without a login"
 	}
-	return fmt.Sprintf("user %q", c.config.SASL.User)
+	return c.config.SASL.who()
 }
 
 func (c *Client) refusal(code kafkago.Error) string {
 	switch {
 	case c.config.SASL == nil:
 		return "the brokers want a login: set " + c.config.setting("sasl")
+	case code == kafkago.SASLAuthenticationFailed && c.config.SASL.name() == oauthBearer:
+		return "the brokers refuse " + c.config.SASL.who() + ": it may be wrong or expired; the file is read again for each connection"
 	case code == kafkago.SASLAuthenticationFailed:
 		return fmt.Sprintf("the brokers refuse user %q: wrong password, or no such user for %s", c.config.SASL.User, c.config.SASL.Mechanism)
 	case code == kafkago.UnsupportedSASLMechanism:

@@ -14,26 +14,26 @@ import (
 	"weir/internal/topic"
 )
 
-// SASL is our login. The password's file is read for each new connection; a line end after the password is ignored.
+// SASL is our login. The file of the password or the token is read for each new connection; a line end after it is
+// ignored.
 type SASL struct {
-	Mechanism    string // plain, scram-sha-256 or scram-sha-512, in any case
-	User         string
-	PasswordFile string
+	Mechanism    string // plain, scram-sha-256, scram-sha-512 or oauthbearer, in any case
+	User         string // not with oauthbearer
+	PasswordFile string // the same
+	TokenFile    string // with oauthbearer
 }
 
 func (s *SASL) mechanism() (sasl.Mechanism, error) {
+	if s.name() == oauthBearer {
+		token, err := secret("token_file", s.TokenFile)
+		return bearer(token), err
+	}
 	if s.User == "" {
 		return nil, errors.New("user: no user is named")
 	}
-	file, err := regular.ReadFile(s.PasswordFile)
+	password, err := secret("password_file", s.PasswordFile)
 	if err != nil {
-		return nil, fmt.Errorf("password_file: %w", err)
-	}
-
-	// Editors end a file with a newline, which no password has.
-	password := strings.TrimRight(string(file), "\r\n")
-	if password == "" {
-		return nil, fmt.Errorf("password_file: %s is empty", s.PasswordFile)
+		return nil, err
 	}
 
 	switch s.name() {
@@ -45,10 +45,49 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 		return scram.Mechanism(scram.SHA512, s.User, password)
 	}
 
-	return nil, fmt.Errorf("mechanism: %q is unknown; write plain, scram-sha-256 or scram-sha-512", s.Mechanism)
+	return nil, fmt.Errorf("mechanism: %q is unknown; write plain, scram-sha-256, scram-sha-512 or oauthbearer", s.Mechanism)
+}
+
+// secret reads a file that a key of the configuration names.
+func secret(key, path string) (string, error) {
+	file, err := regular.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", key, err)
+	}
+
+	// Editors end a file with a newline, which no password has.
+	text := strings.TrimRight(string(file), "\r\n")
+	if text == "" {
+		return "", fmt.Errorf("%s: %s is empty", key, path)
+	}
+	return text, nil
 }
 
 func (s *SASL) name() string { return strings.ToUpper(s.Mechanism) }
+
+// who names the login in messages.
+func (s *SASL) who() string {
+	if s.name() == oauthBearer {
+		return "the token in " + s.TokenFile
+	}
+	return fmt.Sprintf("user %q", s.User)
+}
+
+const oauthBearer = "OAUTHBEARER"
+
+// A bearer logs in with a token (RFC 7628), which kafka-go cannot.
+type bearer string
+
+func (b bearer) Name() string { return oauthBearer }
+
+func (b bearer) Start(context.Context) (sasl.StateMachine, []byte, error) {
+	return b, []byte("n,,\x01auth=Bearer " + string(b) + "\x01\x01"), nil
+}
+
+// Next answers a broker that says why it refuses the token. Its error follows the answer.
+func (b bearer) Next(_ context.Context, challenge []byte) (done bool, response []byte, err error) {
+	return len(challenge) == 0, []byte{1}, nil
+}
 
 // A login implements kafka-go's interface for a SASL: it looks up the password when a connection starts.
 type login struct {

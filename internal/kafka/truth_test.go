@@ -75,6 +75,8 @@ func TestTruth(t *testing.T) {
 		"wrong password, SCRAM-256": {kafka.Config{Brokers: at("SASL"), SASL: login("scram-sha-256", kafkatest.User, bad)}, topic.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for scram-sha-256`},
 		"wrong password, SCRAM-512": {kafka.Config{Brokers: at("SASLTLS"), TLS: ours, SASL: login("SCRAM-SHA-512", kafkatest.User, bad)}, topic.ErrLogin, `the brokers refuse user "weir": wrong password, or no such user for SCRAM-SHA-512`},
 		"wrong user":                {kafka.Config{Brokers: at("SASL"), SASL: login("scram-sha-512", "wier", good)}, topic.ErrLogin, `the brokers refuse user "wier": wrong password, or no such user for scram-sha-512`},
+		"a token that is none":      {kafka.Config{Brokers: at("SASL"), SASL: &kafka.SASL{Mechanism: "oauthbearer", TokenFile: bad}}, topic.ErrLogin, "the brokers refuse the token in " + bad + ": it may be wrong or expired"},
+		"a token that expired":      {kafka.Config{Brokers: at("SASLTLS"), TLS: ours, SASL: &kafka.SASL{Mechanism: "oauthbearer", TokenFile: passwordFile(t, kafkatest.Token(-time.Hour))}}, topic.ErrLogin, "it may be wrong or expired"},
 		"no login":                  {kafka.Config{Brokers: at("SASL")}, topic.ErrUnreachable, "closed the connection at the first request; it may want a login (kafka.sasl)"},
 		"a login too many":          {kafka.Config{Brokers: at("PLAINTEXT"), SASL: login("plain", kafkatest.User, good)}, topic.ErrLogin, "the brokers want no login on this port: remove kafka.sasl, or use their port for it"},
 		"no TLS":                    {kafka.Config{Brokers: at("TLS")}, topic.ErrTLS, "broker " + at("TLS")[0] + " speaks TLS: set kafka.tls"},
@@ -96,6 +98,7 @@ func TestTruth(t *testing.T) {
 			{Brokers: at("SASL"), SASL: login("plain", kafkatest.User, good)},
 			{Brokers: at("SASL"), SASL: login("scram-sha-256", kafkatest.User, good)},
 			{Brokers: at("SASLTLS"), TLS: ours, SASL: login("scram-sha-512", kafkatest.User, good)},
+			{Brokers: at("SASLTLS"), TLS: ours, SASL: &kafka.SASL{Mechanism: "oauthbearer", TokenFile: passwordFile(t, kafkatest.Token(time.Hour))}},
 		} {
 			config.Create = true
 			wholeCircle(t, config)
@@ -210,6 +213,7 @@ func TestConfigReportsAllErrors(t *testing.T) {
 	for want, login := range map[string]*kafka.SASL{
 		section + ".sasl: password_file: open /nowhere/p: ": {Mechanism: "plain", User: "weir", PasswordFile: "/nowhere/p"},
 		section + ".sasl: user: no user is named":           {Mechanism: "plain"},
+		section + ".sasl: token_file: open /nowhere/t: ":    {Mechanism: "oauthbearer", TokenFile: "/nowhere/t"},
 	} {
 		if _, err := kafka.Open(kafka.Config{Brokers: []string{"k:9092"}, Section: section, SASL: login}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in: %v", want, err)
@@ -239,4 +243,44 @@ func TestPasswordIsReadAgain(t *testing.T) {
 		cluster, err := client.Cluster(t.Context())
 		return err == nil && fmt.Sprint(cluster.Brokers) == fmt.Sprint(config.Brokers)
 	})
+}
+
+// Brokers end a connection with its token. Records are still written and read, with the token that the file has then.
+func TestTokensThatExpire(t *testing.T) {
+	t.Parallel()
+	brokers := kafkatest.Shared(t).Listener("SASL")
+	file := passwordFile(t, kafkatest.Token(time.Hour))
+	client := kafkatest.Client(t, kafka.Config{Brokers: brokers, Create: true, SASL: &kafka.SASL{Mechanism: "oauthbearer", TokenFile: file}})
+	name := newTopic(t, client, 1)
+	client.Close()
+	valid := func(d time.Duration) {
+		if err := os.WriteFile(file, []byte(kafkatest.Token(d)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	valid(5 * time.Second)
+	client = kafkatest.Client(t, kafka.Config{Brokers: brokers, SASL: &kafka.SASL{Mechanism: "oauthbearer", TokenFile: file}})
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 1})
+	reader := client.NewReader(name, 0, 0)
+	read, sent := 0, 0
+	fetch := func() {
+		send(t, producer, topic.Message{Value: []byte("one")})
+		sent++
+		wait.Until(t, "it is read", func() bool {
+			records, err := reader.Fetch(within(t, time.Minute))
+			if err != nil {
+				t.Log(err)
+			}
+			read += len(records)
+			return read == sent
+		})
+	}
+	fetch()
+	valid(time.Hour)
+	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); {
+		fetch()
+	}
+	if err := producer.Close(within(t, time.Minute)); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -66,7 +66,7 @@ func (c *Config) resolve() {
 func (c *Config) paths() []*string {
 	kafka, enforcer := &c.Kafka, &c.Enforcer
 	paths := []*string{
-		&kafka.TLS.CA, &kafka.TLS.Cert, &kafka.TLS.Key, &kafka.SASL.PasswordFile, &c.Store.PasswordFile, &c.Inline.Store.PasswordFile,
+		&kafka.TLS.CA, &kafka.TLS.Cert, &kafka.TLS.Key, &kafka.SASL.PasswordFile, &kafka.SASL.TokenFile, &c.Store.PasswordFile, &c.Inline.Store.PasswordFile,
 		&c.Collector.Keys, &c.Aggregator.Keys, &enforcer.Keys,
 		&enforcer.ConsoleOIDC.ClientSecretFile, &enforcer.FollowKeyFile, &enforcer.FollowTLS.CA, &enforcer.FollowTLS.Cert, &enforcer.FollowTLS.Key,
 	}
@@ -85,7 +85,7 @@ func (c *Config) paths() []*string {
 
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
-		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.RedisStream.PasswordFile, &s.NATS.PasswordFile, &s.NATS.TokenFile, &s.NATS.CredentialsFile)
+		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.SASL.TokenFile, &s.RedisStream.PasswordFile, &s.NATS.PasswordFile, &s.NATS.TokenFile, &s.NATS.CredentialsFile)
 		paths = appendEach(paths, s.File)
 	}
 	for i := range c.Notify {
@@ -125,6 +125,7 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 
 	client("kafka.tls", c.Kafka.TLS)
 	add("kafka.sasl.password_file", c.Kafka.SASL.PasswordFile)
+	add("kafka.sasl.token_file", c.Kafka.SASL.TokenFile)
 	add("store.password_file", c.Store.PasswordFile)
 	add("inline.store.password_file", c.Inline.Store.PasswordFile)
 	server("collector", c.Collector.Keys, c.Collector.TLS)
@@ -135,6 +136,7 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 		server(section, s.Keys, s.TLS.Server())
 		add(section+".tls.ca", s.TLS.CA)
 		add(section+".sasl.password_file", s.SASL.PasswordFile)
+		add(section+".sasl.token_file", s.SASL.TokenFile)
 		add(section+".redis_stream.password_file", s.RedisStream.PasswordFile)
 		add(section+".nats.password_file", s.NATS.PasswordFile)
 		add(section+".nats.token_file", s.NATS.TokenFile)

@@ -209,23 +209,32 @@ func (t *ClientTLS) FromYAML(v yamlfile.Value) {
 	}
 }
 
-// SASL is a user and a password for the brokers.
+// SASL is a user and a password for the brokers, or a token.
 type SASL struct {
-	// Mechanism is plain, scram-sha-256 or scram-sha-512. Default: none, and then no user is named.
+	// Mechanism is plain, scram-sha-256, scram-sha-512 or oauthbearer. Default: none, and then no user is named.
 	Mechanism string `yaml:"mechanism"`
 	// User is our name.
 	User string `yaml:"user"`
 	// PasswordFile contains only the password; the line break at its end is not a part of it.
 	PasswordFile string `yaml:"password_file"`
+	// TokenFile contains only the token of oauthbearer, instead of a user and a password.
+	TokenFile string `yaml:"token_file"`
 }
 
 // Validate checks that nothing is missing.
 func (s *SASL) Validate(v yamlfile.Value) {
-	mechanisms := []string{"plain", "scram-sha-256", "scram-sha-512"}
-	if s.Mechanism == "" && s.User == "" && s.PasswordFile == "" {
+	mechanisms := []string{"plain", "scram-sha-256", "scram-sha-512", "oauthbearer"}
+	if *s == (SASL{}) {
 		return
 	}
 
+	if s.Mechanism == "oauthbearer" {
+		s.validateToken(v)
+		return
+	}
+	if s.TokenFile != "" {
+		v.Key("token_file").Faultf("write mechanism: oauthbearer, or remove token_file", "only oauthbearer has a token")
+	}
 	if !slices.Contains(mechanisms, s.Mechanism) {
 		v.Key("mechanism").Faultf(nearest.Suggest(s.Mechanism, mechanisms, "write one of "), "the mechanism %q is not known", s.Mechanism)
 	}
@@ -234,5 +243,14 @@ func (s *SASL) Validate(v yamlfile.Value) {
 	}
 	if s.PasswordFile == "" {
 		v.Key("password_file").Faultf("add password_file, a file that contains the password", "SASL has no password")
+	}
+}
+
+func (s *SASL) validateToken(v yamlfile.Value) {
+	if s.TokenFile == "" {
+		v.Key("token_file").Faultf("add token_file, a file that contains the token", "SASL has no token")
+	}
+	if s.User != "" || s.PasswordFile != "" {
+		v.Faultf("remove user and password_file", "the token of oauthbearer names the user")
 	}
 }

@@ -48,7 +48,7 @@ func secure(c *kafka.Config, t config.ClientTLS, s config.SASL) {
 		c.TLS = &kafka.TLS{CA: t.CA, Cert: t.Cert, Key: t.Key}
 	}
 	if s.Mechanism != "" {
-		c.SASL = &kafka.SASL{Mechanism: s.Mechanism, User: s.User, PasswordFile: s.PasswordFile}
+		c.SASL = &kafka.SASL{Mechanism: s.Mechanism, User: s.User, PasswordFile: s.PasswordFile, TokenFile: s.TokenFile}
 	}
 }
 

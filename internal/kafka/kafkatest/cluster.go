@@ -22,6 +22,14 @@ import (
 // User and Password are valid on the listeners with SASL, with PLAIN and both kinds of SCRAM.
 const User, Password = "weir", "a weir's secret"
 
+// Token is one for User that the listeners with SASL accept from now on for a while, with OAUTHBEARER. They check no
+// signature.
+func Token(valid time.Duration) string {
+	part := base64.RawURLEncoding.EncodeToString
+	now := time.Now()
+	return part([]byte(`{"alg":"none"}`)) + "." + part(fmt.Appendf(nil, `{"sub":%q,"iat":%d,"exp":%d}`, User, now.Unix(), now.Add(valid).Unix())) + "."
+}
+
 // Options describe the cluster to start.
 type Options struct {
 	Brokers   int               // 1 (also when 0) or 3
@@ -347,13 +355,15 @@ func (c *Cluster) security() map[string]string {
 		"ssl.truststore.type":                  "PEM",
 		"ssl.truststore.location":              c.Certificates.Authority,
 		"listener.name.mutual.ssl.client.auth": "required",
-		"sasl.enabled.mechanisms":              "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+		"sasl.enabled.mechanisms":              "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
 	}
 
 	for _, name := range []string{"sasl", "sasltls"} {
 		listener := "listener.name." + name + "."
 		all[listener+"plain.sasl.jaas.config"] = fmt.Sprintf(
 			`org.apache.kafka.common.security.plain.PlainLoginModule required user_%s="%s";`, User, Password)
+		all[listener+"oauthbearer.sasl.jaas.config"] = `org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`
+		all[listener+"oauthbearer.connections.max.reauth.ms"] = "3600000" // a connection ends with its token
 		for _, scram := range []string{"scram-sha-256", "scram-sha-512"} {
 			all[listener+scram+".sasl.jaas.config"] = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 		}
