@@ -15,7 +15,6 @@ import (
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/live"
 	"weir/cmd/weir/internal/output"
-	"weir/internal/duration"
 	"weir/pkg/enforcer/past"
 )
 
@@ -112,7 +111,7 @@ func (h *historyCommand) check() error {
 		flag, text string
 		to         *int64
 	}{{"since", h.since, &h.query.Since}, {"until", h.until, &h.query.Until}, {"at", h.at, &h.query.At}} {
-		at, err := readTime(one.text, now)
+		at, err := command.Time(one.text, now)
 		if err != nil {
 			return exit.Wrongf("--%s %w", one.flag, err)
 		}
@@ -127,32 +126,6 @@ func (h *historyCommand) check() error {
 		return exit.Wrongf("--from and --since are both given; leave one out")
 	}
 	return nil
-}
-
-// readTime reads a time that a person typed; none is the zero time.
-func readTime(text string, now time.Time) (time.Time, error) {
-	if text == "" {
-		return time.Time{}, nil
-	}
-	if at, err := time.Parse(time.RFC3339, text); err == nil {
-		return at, nil
-	}
-	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", "2006-01-02"} {
-		if at, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
-			return at, nil
-		}
-	}
-	if clock, err := time.Parse("15:04", text); err == nil {
-		at := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
-		if at.After(now) {
-			at = at.AddDate(0, 0, -1) // the last time that it was so late
-		}
-		return at, nil
-	}
-	if before, err := duration.Parse(text); err == nil && before != duration.Forever {
-		return now.Add(-before), nil
-	}
-	return time.Time{}, fmt.Errorf("%s is not a time; write 2026-03-03T14:00:00Z, '2026-03-03 14:00', 14:00, or 90m for 90 minutes before now", text)
 }
 
 func (h *historyCommand) run(c *cobra.Command, key string) error {

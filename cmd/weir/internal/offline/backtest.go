@@ -33,13 +33,14 @@ type backtestCommand struct {
 func newBacktest(version string) *cobra.Command {
 	b := &backtestCommand{version: version}
 	c := &cobra.Command{
-		Use:   "backtest [flags] FILE...|-",
+		Use:   "backtest [flags] FILE...|-|kafka://...",
 		Short: "Run rules over logs: which keys would have been blocked, when, by which limit",
 		Long: `Backtest runs rules over logs. It shows which keys would have been blocked, from when, and by which limit.
 
 Without --rules and --limit it uses the rules and the formats of weir.yaml.
 
-It reads plain, .gz, .zst and .bz2 files, or standard input (-). You may name several files, such as a rotated log, in any
+It reads plain, .gz, .zst and .bz2 files, standard input (-), or what a topic has: kafka://HOST:PORT/TOPIC?from=2h&to=1h,
+or kafka:///TOPIC for the brokers of weir.yaml. You may name several files, such as a rotated log, in any
 order. Lines may be out of order by up to --late: the result is the same. Backtest counts the lines that it cannot read,
 by reason.
 
@@ -52,6 +53,7 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
   weir backtest --rules rules.yaml --against old-rules.yaml access.log
   weir backtest --limit 100/hour --key user --field user=http_x_user --algorithms all access.log
   weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --never customers.txt --json access.log
+  weir backtest --limit 10/min 'kafka://localhost:9092/logs?from=6h'
   weir backtest --html report.html access.log    # next to a weir.yaml, with its rules
   weir cat attempts --json | weir backtest --rules rules.yaml -`,
 		Args: command.Files,
@@ -77,7 +79,8 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
 }
 
 func (b *backtestCommand) run(c *cobra.Command, files []string) error {
-	config, err := b.config(c, files)
+	config, end, err := b.config(c, files)
+	defer end()
 	if err != nil {
 		return err
 	}
@@ -103,13 +106,15 @@ func (b *backtestCommand) run(c *cobra.Command, files []string) error {
 	return errors.Join(b.write(c, report), outcome(report))
 }
 
-func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Config, error) {
-	config := backtest.Config{Envelope: b.read.Envelope, Format: b.read.Format, Timelines: b.html.Wanted()}
+// config reads the flags and the configuration. end ends what it opened.
+func (b *backtestCommand) config(c *cobra.Command, files []string) (config backtest.Config, end func(), err error) {
+	end = func() {}
+	config = backtest.Config{Envelope: b.read.Envelope, Format: b.read.Format, Timelines: b.html.Wanted()}
 	var problems []error
 	note := func(err error) { problems = append(problems, err) }
 	settings, err := b.configured()
 	if err != nil {
-		return config, err
+		return config, end, err
 	}
 	config.Rules, err = b.set(c, settings)
 	note(err)
@@ -134,9 +139,11 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (backtest.Con
 	note(err)
 	config.Never, err = b.neverKeys()
 	note(err)
-	config.Inputs, err = inputs(files, c.InOrStdin())
-	note(err)
-	return config, errors.Join(problems...)
+	if len(problems) == 0 || errors.Join(problems...) == nil {
+		config.Inputs, end, err = inputs(c.Context(), files, c.InOrStdin(), settings)
+		note(err)
+	}
+	return config, end, errors.Join(problems...)
 }
 
 func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report) error {

@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -107,8 +109,12 @@ func sourceOf(sources []config.Source, files []string) (*config.Source, error) {
 	return of, nil
 }
 
-// reads reports whether a file is one of a source's, rotated ones included.
+// reads reports whether a file is one of a source's, rotated ones included, or a topic is.
 func reads(s *config.Source, file string) bool {
+	if strings.HasPrefix(file, topicScheme) {
+		t, err := parseTopic(file, time.Now())
+		return err == nil && slices.Contains(s.Kafka, t.topic)
+	}
 	path, err := filepath.Abs(file)
 	if err != nil {
 		return false
