@@ -51,6 +51,7 @@ them.`,
 		}
 	}
 	root.SetHelpCommand(newHelp(root))
+	command.Narrow(root)
 	return root
 }
 

@@ -39,7 +39,7 @@ func newRun(usual []string) *cobra.Command {
 	r := &runCommand{usual: usual}
 	c := &cobra.Command{
 		Use:   "run [flags]",
-		Short: "Watch the logs of this machine: collector, aggregator and enforcer in one process",
+		Short: "Watch the logs of this machine, with all parts in one process",
 		Long: `Run reads logs, counts by the rules and serves the blocklist, all in one process with its own store. You
 install nothing else, and its data is in one folder. You may end or kill it at any time: the next run continues where
 this one stopped.

@@ -40,7 +40,7 @@ func newCompare(version string) *cobra.Command {
 	k := &compareCommand{version: version}
 	c := &cobra.Command{
 		Use:   "compare [flags] RULE",
-		Short: "Show what other algorithms would have decided on the attempts at an inline rule",
+		Short: "Show what other algorithms would have decided for an inline rule",
 		Long: `Compare reads the attempts at an inline rule that enforcers have written to their topic (inline.history), and decides each
 again: by the rule as it is, and under each algorithm of its word try, or of --algorithms, or else under all. For each it
 shows how many attempts are admitted and refused, which keys are refused most, how many get through over time, the most

@@ -36,7 +36,7 @@ func newExplain() *cobra.Command {
 	e := &explainCommand{}
 	c := &cobra.Command{
 		Use:   "explain [flags] KEY",
-		Short: "Show the counts of a key under each limit, and its entries on the list",
+		Short: "Show the counts of a key under each limit, and its entries",
 		Long: `Explain asks the aggregators for the counts of a key under each limit, and when each count clears if no more hits come.
 It asks an enforcer for the entries on the list that apply to the key, with the last requests that counted for them, and for the counts of inline rules. If attempts at inline rules are kept, it shows the last five of the last 15 minutes. A key is an address (counted as the prefix that a
 rule makes of it), a field with its value (user:alice), or a key as the list shows it (alice /login).

@@ -34,7 +34,7 @@ func newHistory() *cobra.Command {
 	h := &historyCommand{}
 	c := &cobra.Command{
 		Use:   "history [flags] [KEY]",
-		Short: "Show what happened: who was blocked when and why, and the manual entries",
+		Short: "Show who was blocked when and why, and the manual entries",
 		Long: `History shows the events of the list: all, or those of a key. KEY is a key as the list shows it (alice /login), an
 address (with the events of prefixes that contain it), a prefix (with all events within it), a field with its value
 (user:alice), or the beginning of a key and a star ('203.0.*').

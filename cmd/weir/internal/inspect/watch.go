@@ -27,7 +27,7 @@ func newWatch() *cobra.Command {
 	w := &watchCommand{}
 	c := &cobra.Command{
 		Use:   "watch [flags]",
-		Short: "Watch the blocklist live: each new entry with its reason and its end",
+		Short: "Watch the blocklist live: each new entry, its reason and end",
 		Long: `Watch shows every change of the blocklist as an enforcer learns of it, until you interrupt it: each blocked key with its
 rule, its end and the reason, and each key that is let in before its end. A block that simply ends is not shown, because
 its end was shown when it began.

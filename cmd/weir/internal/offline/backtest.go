@@ -34,7 +34,7 @@ func newBacktest(version string) *cobra.Command {
 	b := &backtestCommand{version: version}
 	c := &cobra.Command{
 		Use:   "backtest [flags] FILE...|-|kafka://...",
-		Short: "Run rules over logs: which keys would have been blocked, when, by which limit",
+		Short: "Run rules over logs: who would have been blocked, when and why",
 		Long: `Backtest runs rules over logs. It shows which keys would have been blocked, from when, and by which limit.
 
 Without --rules and --limit it uses the rules and the formats of weir.yaml.
@@ -139,10 +139,8 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (config backt
 	note(err)
 	config.Never, err = b.neverKeys()
 	note(err)
-	if len(problems) == 0 || errors.Join(problems...) == nil {
-		config.Inputs, end, err = inputs(c.Context(), files, c.InOrStdin(), settings)
-		note(err)
-	}
+	config.Inputs, end, err = inputs(c.Context(), files, c.InOrStdin(), settings)
+	note(err)
 	return config, end, errors.Join(problems...)
 }
 

@@ -32,7 +32,7 @@ func newCheck() *cobra.Command {
 	k := &checkCommand{}
 	c := &cobra.Command{
 		Use:   "check [flags] [FILE...|-]",
-		Short: "Check rules and configurations: all mistakes at once, each with its place",
+		Short: "Check rules and configurations: all mistakes, with their places",
 		Long: `Check reads files as the parts would and reports all mistakes at once, each with its place and a remedy. A file contains
 rules, a weir.yaml, or a Kubernetes ConfigMap with either; check finds out which. Several files of rules are checked as
 one set, as the parts read them. Without a file it checks ./weir.yaml, or else /etc/weir/weir.yaml. Settings of the environment (WEIR_…) apply as they would at a start.

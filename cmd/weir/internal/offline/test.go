@@ -16,7 +16,7 @@ func newTest() *cobra.Command {
 	var output command.Output
 	c := &cobra.Command{
 		Use:   "test [flags] FILE...",
-		Short: "Test rules on small cases: the keys that must be blocked, and those that must never be",
+		Short: "Test rules on small cases: who must be blocked, and who never",
 		Long: `Test runs the cases of one or more files. A case has requests, or a log, with the keys that must be blocked, by which
 rule and when, and the keys that must never be. It is for continuous integration.
 

@@ -17,7 +17,7 @@ func newAllow() *cobra.Command {
 	f := &fileCommand{orderCommand: o}
 	c := &cobra.Command{
 		Use:   "allow [flags] TARGET",
-		Short: "Let an address, a prefix or a user through for a while, whatever it does",
+		Short: "Let an address, a prefix or a user through for a while",
 		Long: `Allow makes a manual entry that lets a target through, whatever else the list contains. It is active at once at the
 enforcer that is asked, and everywhere as soon as the topics have it. A target is an address, a prefix, or a field with
 its value: user:alice. An end is required, which may be forever; --end takes the allow back. More than a /8 (of IPv6: a

@@ -28,7 +28,7 @@ func newGuard() *cobra.Command {
 	g := &guardCommand{}
 	c := &cobra.Command{
 		Use:   "guard [flags]",
-		Short: "Show the rules whose guard keeps blocks from being enforced, or confirm one",
+		Short: "Show the rules whose guard holds blocks back, or confirm one",
 		Long: `Guard shows the rules that have had more new blocks in a minute than their guard lets through: how many clients of each
 are shown and not refused, and whether a person has confirmed the rule. The exit code is 0 when there are none, too.`,
 		Example: `  weir guard
