@@ -271,8 +271,7 @@ func (x *explanation) show(w io.Writer, form string, times shown.Times, faults [
 	for i := range x.tries {
 		fmt.Fprintf(&b, "    %s\n", attemptText(&x.tries[i].Record, times))
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return output.WriteText(w, b.String())
 }
 
 // text writes the counts for people, next to the entries on the list.

@@ -1,7 +1,6 @@
 package inspect
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,9 +156,8 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 	if h.evidence {
 		err = errors.Join(err, h.addEvidence(c.Context(), story))
 	}
-	out := bufio.NewWriter(c.OutOrStdout())
-	failed := story.show(out, h.output.Form, zoneOf(c.OutOrStdout()))
-	return errors.Join(failed, out.Flush(), err, story.outcome(where))
+	failed := story.show(c.OutOrStdout(), h.output.Form, zoneOf(c.OutOrStdout()))
+	return errors.Join(failed, err, story.outcome(where))
 }
 
 func orEarliest(from string) string {

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -92,13 +93,14 @@ func (s *story) show(w io.Writer, form string, zone *time.Location) error {
 		if err := s.withEvidence(); err != nil {
 			return err
 		}
-		to, err := past.NewWriter(w, form)
+		out := bufio.NewWriter(w)
+		to, err := past.NewWriter(out, form)
 		for _, e := range s.events {
 			if err == nil {
 				err = to.Write(e)
 			}
 		}
-		return err
+		return errors.Join(err, out.Flush())
 	}
 
 	var b strings.Builder
@@ -123,8 +125,7 @@ func (s *story) show(w io.Writer, form string, zone *time.Location) error {
 	for _, one := range slices.Backward(s.proofs) {
 		one.Text(&b, times)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return output.WriteText(w, b.String())
 }
 
 // zoneName is the name of a zone with its offset: CET (+01:00).

@@ -38,8 +38,7 @@ func (s *status) writeText(to io.Writer) error {
 		output.Table(&b, s.partRows())
 	}
 
-	_, err := io.WriteString(to, b.String())
-	return err
+	return output.WriteText(to, b.String())
 }
 
 const startThem = "start the parts (weir run, or collector, aggregator and enforcer), or name their configuration with --config"
