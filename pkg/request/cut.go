@@ -100,7 +100,7 @@ func closedJSON(text string) string {
 				keep = end
 			}
 		case '{', '[':
-			// What is deeper is left out, and so is everything behind it, which may not be complete.
+			// Deeper values are left out, and so is everything behind them, which may not be complete.
 			if depth == maxDepth {
 				return closing(text[:keep], open[:depth])
 			}

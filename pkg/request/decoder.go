@@ -252,8 +252,8 @@ func (d *Decoder) Pending() bool { return d.parts[0].open || d.parts[1].open }
 // that was cut off. Without Share such a line may have 16 MiB.
 func (d *Decoder) Share(m *Memory) { d.parts[0].memory, d.parts[1].memory = m, m }
 
-// End calls each for every line of which parts are missing, and forgets it. Its beginning is read as a line that was cut
-// off.
+// End calls each for every line that still lacks parts, and forgets it. The beginning of the line is read as a line that
+// was cut off.
 func (d *Decoder) End(each func(*Request, error)) {
 	for i := range d.parts {
 		p := &d.parts[i]

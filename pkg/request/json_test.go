@@ -49,7 +49,7 @@ func TestJSONUnreadAllocatesNothing(t *testing.T) {
 }
 
 // TestJSONDepth: a client that fills a member of the record, as the body of its request, cannot make the record unreadable
-// by nesting it. What is nested too deeply is left out.
+// by nesting it. Values that are nested too deeply are left out.
 func TestJSONDepth(t *testing.T) {
 	for _, depth := range []int{maxDepth - 1, maxDepth, 100_000} {
 		record := `{"time":1,"body":` + strings.Repeat(`{"a":["]",`, depth/2) + `"}"` + strings.Repeat("]}", depth/2) + `,"user":"x"}`
