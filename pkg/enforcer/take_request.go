@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,9 +28,26 @@ type takeRequest struct {
 }
 
 type oneTake struct {
-	Rule   string            `json:"rule"`
-	Fields map[string]string `json:"fields"`
-	Cost   *int64            `json:"cost"`
+	Rule   string     `json:"rule"`
+	Fields takeFields `json:"fields"`
+	Cost   *int64     `json:"cost"`
+}
+
+// takeFields are the fields of an attempt. One that is there twice is refused: a program that puts its JSON together from
+// texts may have taken the second one from a client.
+type takeFields map[string]string
+
+func (f *takeFields) UnmarshalJSON(body []byte) error {
+	var fields map[string]string
+	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
+		return err
+	}
+	all, err := membersOf(body)
+	if err == nil && len(all) > len(fields) {
+		err = errors.New("a field is there twice")
+	}
+	*f = fields
+	return err
 }
 
 // A takeAnswer is the answer to an attempt. Of several rules its first fields are about the one that decides.

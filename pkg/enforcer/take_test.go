@@ -338,6 +338,8 @@ func TestAttemptsThatAreNone(t *testing.T) {
 		`{"rule": "quota", "fields": {"user": "a"}, "cost": -1}`:                         "400 the cost",
 		`{"rule": "quota", "fields": {"user": "a"}, "cost": 2000000000}`:                 "400 the cost",
 		`{"rule": "quota", "fields": {"user": 1}}`:                                       "400 the body is not an attempt",
+		`{"rule": "quota", "fields": {"user": "a", "\u0075ser": "b"}}`:                   "400 a field is there twice",
+		`{"rule": "quota", "fields": null}`:                                              "400 needs these fields",
 		`{"rule": "quota", "field": {"user": "a"}}`:                                      "400 unknown field",
 		`{"rule": "quota", "rules": [{"rule": "quota", "fields": {"user": "a"}}]}`:       "400 leave one of them out",
 		`{"rules": [` + strings.Repeat(`{"rule": "quota"},`, 16) + `{"rule": "quota"}]}`: "400 at most 16",

@@ -100,9 +100,9 @@ func closedJSON(text string) string {
 				keep = end
 			}
 		case '{', '[':
-			// The scan refuses deeper ones too.
+			// Deeper values are left out, and so is everything behind them, which may not be complete.
 			if depth == maxDepth {
-				return ""
+				return closing(text[:keep], open[:depth])
 			}
 			open[depth] = text[i] + 2 // the bracket that closes it
 			depth, keep, value = depth+1, i+1, text[i] == '['

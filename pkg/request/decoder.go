@@ -252,6 +252,21 @@ func (d *Decoder) Pending() bool { return d.parts[0].open || d.parts[1].open }
 // that was cut off. Without Share such a line may have 16 MiB.
 func (d *Decoder) Share(m *Memory) { d.parts[0].memory, d.parts[1].memory = m, m }
 
+// End calls each for every line that still lacks parts, and forgets it. The beginning of the line is read as a line that
+// was cut off.
+func (d *Decoder) End(each func(*Request, error)) {
+	for i := range d.parts {
+		p := &d.parts[i]
+		if !p.open {
+			continue
+		}
+		d.request.Reset()
+		each(&d.request, d.parse(p, &d.request))
+		p.open = false
+		p.free()
+	}
+}
+
 // Drop forgets the parts of lines that are not complete, and gives their memory back.
 func (d *Decoder) Drop() {
 	for i := range d.parts {

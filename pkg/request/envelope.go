@@ -148,6 +148,11 @@ func (d *Decoder) openPart(stream, part string, last bool, r *Request) error {
 	}
 
 	d.joined = p
+	return d.parse(p, r)
+}
+
+// parse reads a line that came in parts.
+func (d *Decoder) parse(p *parts, r *Request) error {
 	if p.length > maxLineBytes {
 		return errLong
 	}

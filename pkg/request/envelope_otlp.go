@@ -163,8 +163,9 @@ func (d *Decoder) openLog(log string, r *Request) error {
 func (d *Decoder) openFields(r *Request) error {
 	o, into := d.otlp, d.fields.scan
 	into.begin()
-	o.pairs(o.attributes[0], &into.root, into)
+	// Of two values the last one counts: a client may write the body.
 	o.pairs(o.record.list(recordMap), &into.root, into)
+	o.pairs(o.attributes[0], &into.root, into)
 	return d.timed(d.fields.fill(r), r)
 }
 
@@ -241,9 +242,10 @@ func (o *otlp) share(level int, attributes string) {
 	o.attributes[level], o.shared[level] = attributes, o.shared[level][:0]
 }
 
-// attribute finds an attribute of the last log record, else of its scope, else of its resource.
+// attribute finds an attribute of the last log record's resource, else of its scope, else its own. So a program whose
+// records have an attribute of that name does not stand for another one.
 func (o *otlp) attribute(name string) (string, bool) {
-	for level := range o.attributes {
+	for level := len(o.attributes) - 1; level >= 0; level-- {
 		if text, has := o.attributeOf(level, name); has {
 			return text, text != ""
 		}

@@ -141,6 +141,29 @@ func TestAnOTLPBodyReplacesNoAttributes(t *testing.T) {
 	}
 }
 
+// The same is true for a body with fields. And a program whose log records have an attribute of the resource's name does
+// not stand for the program that the resource names.
+func TestAnOTLPRecordReplacesNothingAroundIt(t *testing.T) {
+	body := attributes(attribute("source.ip", text("203.0.113.66")), attribute("url.path", text("/")))
+	record := &logs.LogRecord{TimeUnixNano: 1772360130000000000, Body: body, Attributes: []*common.KeyValue{attribute("source.ip", text("198.51.100.9")), attribute("job", text("nginx"))}}
+	wire, err := proto.Marshal(&logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{
+		Resource:  &resource.Resource{Attributes: []*common.KeyValue{attribute("job", text("other"))}},
+		ScopeLogs: []*logs.ScopeLogs{{LogRecords: []*logs.LogRecord{record}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := NewDecoder("otlp", "ecs", Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.DecodeEach(string(wire), func(r *Request, err error) {
+		if job, _ := d.Envelope("job"); err != nil || r.IP.String() != "198.51.100.9" || job != "other" {
+			t.Error(r.IP, job, err)
+		}
+	})
+}
+
 // TestDeepOTLP: what is nested too deeply is left out, and the rest is read.
 func TestDeepOTLP(t *testing.T) {
 	deep := text("x")

@@ -4,7 +4,7 @@ import "strconv"
 
 const (
 	maxRecordBytes = 16 << 20 // of one JSON text; a longer one is refused
-	maxDepth       = 64       // of objects and arrays in each other
+	maxDepth       = 64       // of objects and arrays in each other; deeper ones are left out
 )
 
 type jsonKind uint8
@@ -30,6 +30,8 @@ type jsonValue struct {
 // are dotted, and a key with dots in it means the same as nested objects; elements of arrays go by their index. Text
 // that is not JSON is refused as encoding/json refuses it, with one exception: \xHH in strings is accepted. nginx
 // writes it unless its log_format has escape=json, and a client must not make its line unreadable by sending a quote.
+// For the same reason, objects and arrays may be nested without end: in one below maxDepth, only brackets and strings are
+// looked at.
 // If a path has several values, the last is kept.
 type jsonScan struct {
 	root   jsonNode
@@ -192,7 +194,7 @@ func (s *jsonScan) element(t string, i int, node *jsonNode, depth int) (v jsonVa
 
 func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKind, int) {
 	if depth > maxDepth {
-		return 0, -1
+		return jsonNull, endOfComposite(t, i)
 	}
 
 	// The elements of an array that is wanted as one value are not learned too.
@@ -203,6 +205,27 @@ func (s *jsonScan) composite(t string, i int, node *jsonNode, depth int) (jsonKi
 		return jsonArray, s.array(t, i, node, depth)
 	}
 	return jsonObject, s.object(t, i, node, depth)
+}
+
+// endOfComposite finds the end of an object or array by its brackets, without recursion.
+func endOfComposite(t string, i int) int {
+	for depth := 0; i < len(t); i++ {
+		switch t[i] {
+		case '"':
+			end, _ := endOfString(t, i)
+			if end < 0 {
+				return -1
+			}
+			i = end - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return -1
 }
 
 // keep keeps a value if its path is looked for.

@@ -48,17 +48,34 @@ func TestJSONUnreadAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestJSONBounds: a text that is too long or too deep is unread, with the reason json, wherever it stands.
+// TestJSONDepth: a client that fills a member of the record, as the body of its request, cannot make the record unreadable
+// by nesting it. Values that are nested too deeply are left out.
+func TestJSONDepth(t *testing.T) {
+	for _, depth := range []int{maxDepth - 1, maxDepth, 100_000} {
+		record := `{"time":1,"body":` + strings.Repeat(`{"a":["]",`, depth/2) + `"}"` + strings.Repeat("]}", depth/2) + `,"user":"x"}`
+		r, err := parseJSON(t, "json", record, Options{})
+		if err != nil || r.User != "x" {
+			t.Errorf("%d: %+v %v", depth, r, err)
+		}
+		cut := `{"time":1,"ip":"192.0.2.1","path":"/` + strings.Repeat("x", minCut) + `","body":` + strings.Repeat(`[`, depth)
+		if r, err = parseJSON(t, "json", cut, Options{}); err != nil || r.IP.String() != "192.0.2.1" {
+			t.Errorf("%d, cut off: %+v %v", depth, r, err)
+		}
+	}
+	for _, open := range []string{strings.Repeat("[", 2*maxDepth), strings.Repeat("[", 2*maxDepth) + `"`} {
+		if _, err := parseJSON(t, "json", `{"time":1,"user":"x","body":`+open, Options{}); Reason(err) != "json" {
+			t.Error(err)
+		}
+	}
+}
+
+// TestJSONBounds: a text that is too long is unread, with the reason json, wherever it stands.
 func TestJSONBounds(t *testing.T) {
 	const head = `{"time":1,"user":"x","rest":`
-	nested := func(depth int) string {
-		return head + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + "}"
-	}
 	long := func(bytes int) string {
 		return head + `"` + strings.Repeat("a", bytes-len(head)-3) + `"}`
 	}
 	for name, c := range map[string]struct{ fits, not string }{
-		"depth":  {nested(maxDepth), nested(maxDepth + 1)},
 		"length": {long(maxRecordBytes), long(maxRecordBytes + 1)},
 	} {
 		if _, err := parseJSON(t, "json", c.fits, Options{}); err != nil {

@@ -1,6 +1,10 @@
 package request
 
-import "unsafe"
+import (
+	"strings"
+	"unicode/utf8"
+	"unsafe"
+)
 
 // A PathForm defines how different spellings of a path become one. The zero value is for servers to which case, a slash
 // at the end, ;parameters and backslashes matter.
@@ -9,7 +13,7 @@ import "unsafe"
 // several slashes one, and resolves . and .. as RFC 3986 does, at the root too. It works on bytes: text that is not
 // UTF-8 stays as it is.
 type PathForm struct {
-	Lower        bool // letters from A to Z become lower case
+	Lower        bool // letters from A to Z become lower case, and so do the two others that have one of these as theirs
 	DropSlash    bool // /a/ is /a
 	DropParams   bool // /a;b=c/d is /a/d
 	BackslashToo bool // \ is /, and so is %5C
@@ -53,7 +57,7 @@ func (f PathForm) isNormal(path string, decoded bool) bool {
 				return false
 			}
 		default:
-			if f.Lower && 'A' <= c && c <= 'Z' {
+			if f.Lower && ('A' <= c && c <= 'Z' || c >= utf8.RuneSelf && foldsTo(path[i:]) > 0) {
 				return false
 			}
 		}
@@ -94,8 +98,38 @@ func (f PathForm) decode(b []byte, path string, decoded bool) []byte {
 		}
 
 		b = append(b, c)
+		if f.Lower && c >= utf8.RuneSelf {
+			b = fold(b)
+		}
 	}
 
+	return b
+}
+
+// Two letters beyond ASCII have an ASCII letter as their lower case, in Go and so in Caddy: /s%C4%B0gnin is /signin there.
+const (
+	capitalIWithDot = "\u0130"
+	kelvinSign      = "\u212a"
+)
+
+// foldsTo is the ASCII letter that is the lower case of the letter that text begins with; 0 when that is another one.
+func foldsTo(text string) byte {
+	switch {
+	case strings.HasPrefix(text, capitalIWithDot):
+		return 'i'
+	case strings.HasPrefix(text, kelvinSign):
+		return 'k'
+	}
+	return 0
+}
+
+// fold replaces such a letter at the end of b, which may have been encoded.
+func fold(b []byte) []byte {
+	for _, letter := range [...]string{capitalIWithDot, kelvinSign} {
+		if begin := len(b) - len(letter); begin >= 0 && string(b[begin:]) == letter {
+			return append(b[:begin], foldsTo(letter))
+		}
+	}
 	return b
 }
 

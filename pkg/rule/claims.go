@@ -17,7 +17,7 @@ import (
 // it. This file finds such rules and entries and warns of them.
 
 // claimable are the fields that any client sends as it likes. Path and method are not among them: a client that changes
-// these gets another response.
+// these gets another response, except as headless and excused describe.
 var claimable = []string{"user", "host", "agent", "referrer", "query"}
 
 // isClaimed reports whether a client chooses a field. A further field is a header if its name shows it, as nginx's
@@ -44,6 +44,12 @@ func (l *loader) claims(set *Set) {
 		}
 		if what == "" {
 			what, remedy = r.renamed(set)
+		}
+		if what == "" {
+			what, remedy = r.headless()
+		}
+		if what == "" {
+			what, remedy = r.excused()
 		}
 		l.warn(r.place, what, remedy)
 	}
@@ -210,6 +216,50 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	}
 
 	return what, "add a rule that counts the same requests without the " + name + ", as key: ip, and may allow more"
+}
+
+// headless describes a rule that counts GET only: servers do the same work for HEAD.
+func (r *Rule) headless() (what, remedy string) {
+	counts := func(method string) bool {
+		return r.mayMatch([]string{"method"}, &request.Request{Method: method})
+	}
+	if !counts("GET") || counts("HEAD") {
+		return "", ""
+	}
+	return "the rule " + r.Name + " counts GET and not HEAD, and servers do the same work for HEAD", `write method in ["GET", "HEAD"], or leave the method out of match`
+}
+
+// maxExcused bounds the paths, and the endings, that are tried.
+const maxExcused = 4
+
+// excused describes how a client avoids a match that excludes paths by their end, as those of pictures. Applications
+// that take the rest of a path for a parameter or a format serve /search/x.png or /search.png as /search.
+func (r *Rule) excused() (what, remedy string) {
+	if r.match == nil {
+		return "", ""
+	}
+	paths, ends := []string{"/a"}, []string{".css", ".js", ".png"}
+	for _, text := range r.textsWith("path") {
+		if strings.HasPrefix(text, "/") && len(paths) < maxExcused {
+			paths = append(paths, strings.TrimSuffix(text, "/")+"/a")
+		} else if strings.HasPrefix(text, ".") && len(ends) < 2*maxExcused {
+			ends = append(ends, text)
+		}
+	}
+
+	counts := func(path string) bool { return r.mayMatch([]string{"path"}, &request.Request{Path: path}) }
+	for _, path := range paths {
+		if !counts(path) || !counts(path+"/x") || !counts(path+"/x.end") {
+			continue
+		}
+		for _, end := range ends {
+			if avoids := path + "/x" + end; !counts(avoids) {
+				return fmt.Sprintf("a client can avoid the match by %q, which many applications serve as %q", avoids, path),
+					`exclude folders instead, as not (path startsWith "/static/"), or count these requests too`
+			}
+		}
+	}
+	return "", ""
 }
 
 // isMasterKey reports whether the entry applies to anyone who sends the right claims, from any address and for any

@@ -74,6 +74,34 @@ func TestClaimsThatLowerCounts(t *testing.T) {
 	checkWarnings(t, "users: checked\nrules: [{name: a, limits: [9/s], key: ip, cost: 'user == \"\" ? 10 : 2'}]\n", "")
 }
 
+// weir warns of a match that counts GET without HEAD, or that excludes paths by their end.
+func TestMatchesThatClientsAvoid(t *testing.T) {
+	const head, end = "counts GET and not HEAD", "which many applications serve as"
+	for match, want := range map[string]string{
+		`method == "GET"`: head,
+		`method in ["GET", "POST"] and path startsWith "/search"`: head,
+		`method == "GET" and status == 200`:                       head,
+		`method != "HEAD"`:                                        head,
+		`method in ["GET", "HEAD"]`:                               "",
+		`method == "POST" and path == "/login"`:                   "",
+		`method != "OPTIONS"`:                                     "",
+		`method == "GET" or method == "HEAD"`:                     "",
+		`method == "GET" or path == "/search"`:                    "",
+		`not (path endsWith ".css")`:                              `by "/a/x.css", which many applications serve as "/a"`,
+		`not (path endsWith ".webmanifest")`:                      end,
+		`not (path matches "[.](css|js|png)$")`:                   end,
+		`path startsWith "/api/" and not (path endsWith ".ico")`:  `by "/api/a/x.ico"`,
+		`not (path contains ".js")`:                               end,
+		`not (path startsWith "/static/")`:                        "",
+		`path endsWith ".php"`:                                    "",
+		`path == "/search"`:                                       "",
+		`not (path == "/a.css")`:                                  "",
+		`path matches "^/[a-z]+$"`:                                "",
+	} {
+		checkWarnings(t, "rules: [{name: a, limits: [9/s], key: ip, match: '"+match+"'}]\n", want)
+	}
+}
+
 // weir warns of a rule whose key a client can change with each request, unless another rule counts the same requests
 // without that part.
 func TestKeysThatClientsChange(t *testing.T) {

@@ -45,15 +45,15 @@ func TestComparisonsInVain(t *testing.T) {
 // A server runs /login.php/x as /login.php, so a rule for /login.php alone does not count all that reach it.
 func TestScriptsWithAPathBehindThem(t *testing.T) {
 	for match, want := range map[string]string{
-		`path == "/wp-login.php"`:                       `write path matches "^/wp-login[.]php(/|$)"`,
-		`method == "POST" and "/a/b.PHP" == path`:       `"/a/b.PHP/x"`,
-		`path in ["/login", "/login.aspx"]`:             `"/login.aspx/x"`,
-		`path matches "^/wp-login[.]php(/|$)"`:          "",
-		`path startsWith "/wp-login.php"`:               "",
-		`path == "/login" or host == "shop.pl"`:         "",
-		`path != "/poll.php"`:                           "",
-		`not (path == "/poll.php") and path != "/b"`:    "",
-		`path not in ["/poll.php"] and method == "GET"`: "",
+		`path == "/wp-login.php"`:                        `write path matches "^/wp-login[.]php(/|$)"`,
+		`method == "POST" and "/a/b.PHP" == path`:        `"/a/b.PHP/x"`,
+		`path in ["/login", "/login.aspx"]`:              `"/login.aspx/x"`,
+		`path matches "^/wp-login[.]php(/|$)"`:           "",
+		`path startsWith "/wp-login.php"`:                "",
+		`path == "/login" or host == "shop.pl"`:          "",
+		`path != "/poll.php"`:                            "",
+		`not (path == "/poll.php") and path != "/b"`:     "",
+		`path not in ["/poll.php"] and method == "POST"`: "",
 	} {
 		_, warnings, err := rule.Parse("rules.yaml", []byte("rules: [{name: a, key: ip, limits: [1/min], match: '"+match+"'}]"))
 		if err != nil {

@@ -73,6 +73,22 @@ func TestSpellingsCaddy(t *testing.T) {
 		"GET http:///signin HTTP/1.1", "GET a://h/signin HTTP/1.1", "CONNECT /signin HTTP/1.1", "GET /#/../signin HTTP/1.1", "GET http://h/#/../signin HTTP/1.1")
 }
 
+// Caddy compares paths in lower case, and two letters beyond ASCII have one of ASCII as theirs.
+func TestSpellingsOfCaseCaddy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	url, _ := s.caddy("\treverse_proxy ", "\trespond /key/signin here\n\treverse_proxy ")
+	awaitEdge(t, url)
+	for _, path := range []string{"/key/signin", "/KEY/SignIn", "/key/s%C4%B0gn%c4%b0n", "/%E2%84%AAey/signin"} {
+		if got := ask(t, goodClient, url+path); got.body != "here" {
+			t.Errorf("%s is answered %+v", path, got)
+		}
+		if got, _ := (request.PathForm{Lower: true}).Normal(path, false, nil); got != "/key/signin" {
+			t.Errorf("%s counts as %s", path, got)
+		}
+	}
+}
+
 func TestSpellingsTraefik(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)

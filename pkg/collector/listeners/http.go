@@ -215,7 +215,7 @@ func (h *httpSource) count(ctx context.Context, s *pipeline.Stream, p *post) err
 	}
 	defer h.room.release(p)
 	h.last = s.Relearn(p.first, h.last)
-	return s.Together(func() error {
+	return s.Together(ctx, func() error {
 		return p.each(func(record []byte) error { return p.add(ctx, s, record) })
 	}, func(got pipeline.Outcome, err error) { p.done <- counting{got, err} })
 }

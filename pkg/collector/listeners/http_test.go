@@ -183,6 +183,35 @@ func TestHTTPCountsJSON(t *testing.T) {
 }
 
 // Nothing of a body that is refused is counted.
+// A body may end within a line that a container's runtime has cut into parts. Its sender must not wait for the end of that
+// line, which would come with a later body: after a 503 it would send all lines again. And the lines of another sender do
+// not continue it.
+func TestHTTPDoesNotWaitForTheEndOfALine(t *testing.T) {
+	for envelope, form := range map[string]string{
+		"cri":    "2026-03-03T08:00:00Z stdout %.0[2]s%[1]s %[3]s\n",
+		"docker": `{"log":%[2]q,"stream":"stdout","time":"2026-03-03T08:00:00Z"}` + "\n",
+	} {
+		t.Run(envelope, func(t *testing.T) {
+			b := newHTTPBench(t)
+			b.config.Sources[0].Envelope = envelope
+			b.start()
+			defer b.stop()
+			record := func(tag, text, end string) string { return fmt.Sprintf(form, tag, text+end, text) }
+			line := func() string { return strings.TrimSuffix(b.Line(), "\n") }
+			long := strings.Replace(line(), " HTTP/1.1", strings.Repeat("x", 500)+" HTTP/1.1", 1)
+
+			reply := b.post(strings.NewReader(record("F", line(), "\n") + record("P", long[:len(long)-20], "")))
+			if reply.status != http.StatusOK || reply.answer.Requests != 2 || len(reply.answer.Unread) > 0 {
+				t.Errorf("a body that ends within a line: %+v", reply)
+			}
+			if reply = b.post(strings.NewReader(record("F", line(), "\n"))); reply.status != http.StatusOK || reply.answer.Requests != 1 || len(reply.answer.Unread) > 0 {
+				t.Errorf("the next one: %+v", reply)
+			}
+			b.sink.Await(t, b.Want)
+		})
+	}
+}
+
 func TestHTTPRefusesUnreadableBodies(t *testing.T) {
 	t.Parallel()
 	b := newHTTPBench(t)

@@ -127,12 +127,13 @@ func TestLokiCountsPushes(t *testing.T) {
 	}
 }
 
-// TestALokiLineIsTheRequest: metadata with the names of a request's fields do not replace it; only can ask for them.
+// TestALokiLineIsTheRequest: metadata with the names of a request's fields do not replace it; only can ask for them. They
+// do not replace a label either.
 func TestALokiLineIsTheRequest(t *testing.T) {
 	t.Parallel()
 	push := lokiPush{most: 1 << 20}
 	if !push.readJSON([]byte(`{"streams":[{"stream":{"job":"nginx"},"values":[
-		["1772360130000000000","{\"source.ip\":\"198.51.100.9\",\"url.path\":\"/\",\"user.name\":\"alice\"}",{"source.ip":"203.0.113.66","url.path":"/"}],
+		["1772360130000000000","{\"source.ip\":\"198.51.100.9\",\"url.path\":\"/\",\"user.name\":\"alice\"}",{"source.ip":"203.0.113.66","url.path":"/","job":"other"}],
 		["1772360130000000000","{\"source.ip\":\"198.51.100.9\",\"url.path\":\"/\",\"user.name\":\"alice\"}"]]}]}`)) {
 		t.Fatal("it is not read")
 	}

@@ -120,10 +120,20 @@ func (s *Stream) Lost(ctx context.Context, sample []byte, why Reason, after int6
 
 // Together lets add add several records, and calls done once Kafka has all of them, or will not have them for the
 // reason given. done runs in the stream's goroutine.
-func (s *Stream) Together(add func() error, done func(Outcome, error)) error {
+//
+// A line whose parts do not end among these records counts by its beginning. No record of another sender continues it,
+// and those who wait for done do not wait for its end.
+func (s *Stream) Together(ctx context.Context, add func() error, done func(Outcome, error)) error {
 	before, refused := s.tally.Outcome, s.refused
 	if err := add(); err != nil {
 		return err
+	}
+	if s.midLine() {
+		s.continues = true // no cut ends within the line
+		s.decoder.End(func(r *request.Request, err error) { s.judgeRequest(ctx, r, err) })
+		if s.err != nil {
+			return s.err
+		}
 	}
 
 	got := s.tally.since(before)
