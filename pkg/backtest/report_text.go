@@ -162,7 +162,12 @@ func (t *textWriter) rule(r *RuleReport) {
 		t.line("  not counted: %s", uncountedText(r.Uncounted))
 	}
 
-	worst, left := t.worst(r.Blocked)
+	t.blocked(r.Blocked)
+}
+
+// blocked lists the worst keys.
+func (t *textWriter) blocked(blocked []Blocked) {
+	worst, left := t.worst(blocked)
 	if len(worst) == 0 {
 		return
 	}

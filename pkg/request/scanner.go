@@ -34,6 +34,7 @@ type step struct {
 	set     setter   // nil when no reader wants the fields that it would set
 	filler  setter   // the value of set when a reader does
 	fields  []string // that set fills, unless it always runs
+	fills   []string // all fields that set fills
 	always  bool
 	raw     bool           // set undoes the escapes by itself
 	better  slotSet        // for the request line: fields of other steps

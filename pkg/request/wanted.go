@@ -21,6 +21,9 @@ var slotFields = [slots][]string{
 	slotRequestLine: {"method", "host", "path", "query"},
 }
 
+// alwaysFields are the fields of slots that are always filled.
+var alwaysFields = [slots][]string{slotIP: {"ip"}, slotStatus: {"status"}, slotBytes: {"bytes"}, slotForwarded: {"ip"}}
+
 // fields are the fields of the variable and of all that follow it directly. With always, it is filled without a reader
 // too.
 func (v *variable) fields() (names []string, always bool) {
@@ -44,6 +47,14 @@ func (v *variable) fields() (names []string, always bool) {
 func (s *step) filledBy(v *variable, set setter) {
 	s.set, s.filler, s.raw = set, set, v.raw
 	s.fields, s.always = v.fields()
+	for ; v != nil; v = v.next {
+		if v.slot == slotNone {
+			s.fills = append(s.fills, v.name)
+		} else {
+			s.fills = append(s.fills, slotFields[v.slot]...)
+			s.fills = append(s.fills, alwaysFields[v.slot]...)
+		}
+	}
 }
 
 // want makes the step fill its fields if one of them is among the names; nil means all.

@@ -26,7 +26,11 @@ func isClaimed(name string, usersChecked bool) bool {
 	if name == "user" {
 		return !usersChecked
 	}
-	return slices.Contains(claimable, name) || strings.HasPrefix(name, "http_") || strings.HasPrefix(name, "cookie_")
+	return slices.Contains(claimable, name) || isHeader(name)
+}
+
+func isHeader(name string) bool {
+	return strings.HasPrefix(name, "http_") || strings.HasPrefix(name, "cookie_")
 }
 
 const checkUsers = `have edges log a user only after checking it (docs/edges.md, Users), and write users: checked at the top of the file`

@@ -73,6 +73,15 @@ func compile(text string, wanted reflect.Kind) (*expression, []complaint) {
 	if len(text) > maxExpressionBytes {
 		return nil, []complaint{{1, 1, fmt.Sprintf("an expression of %d bytes is too long", len(text)), "write at most 16384, or a rule each"}}
 	}
+	e, complaints := compileAll(text, wanted)
+	if complaints != nil {
+		return nil, mistakes(text, complaints, maxNested)
+	}
+	return e, nil
+}
+
+// compileAll compiles an expression up to its first mistakes.
+func compileAll(text string, wanted reflect.Kind) (*expression, []complaint) {
 	tree, err := parser.Parse(text)
 	if err != nil {
 		return nil, []complaint{explain(text, err)}
@@ -184,6 +193,12 @@ func (n *names) Visit(node *ast.Node) {
 
 // suggestName suggests a replacement for an unknown name: mostly another name, or quotes around a text.
 func suggestName(name string) string {
+	if meant := usualNames[strings.ToLower(name)]; meant != "" {
+		return "did you mean " + meant + "?"
+	}
+	if isHeader(name) {
+		return "did you mean fields." + name + "?"
+	}
 	known := append(slices.Clone(identifiers), inNetwork)
 	return nearest.Suggest(name, known, fmt.Sprintf("text stands in quotes: %q; the names are ", name))
 }

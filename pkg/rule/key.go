@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"strings"
 
-	"weir/internal/nearest"
 	"weir/internal/yamlfile"
 )
 
 // A Key defines the value that a rule counts by: one part of the request, or several.
 type Key struct {
 	parts  []part
-	secret *secret // of the parts that are hashed; nil hashes none
+	secret *secret          // of the parts that are hashed; nil hashes none
+	places []yamlfile.Fault // of the parts, where the key stands in a file
 }
 
 type part struct {
@@ -117,14 +117,6 @@ func (k Key) Words() []string {
 // String is the words with commas between them.
 func (k Key) String() string { return strings.Join(k.Words(), ",") }
 
-// suspect finds a word that would name a further field and was probably meant to be a known one, and returns that.
-func suspect(p part) (known string) {
-	if slices.Contains(keyWords, p.name) {
-		return ""
-	}
-	return nearest.Word(p.name, keyWords)
-}
-
 // FromYAML reads one word or a list of them.
 func (k *Key) FromYAML(v yamlfile.Value) {
 	elements := v.OneOrMore()
@@ -156,11 +148,7 @@ func (k *Key) add(v yamlfile.Value) {
 		v.Faultf("leave one of them out", "the key names %s twice", p.name)
 	}
 
-	// Any word may name a further field, so a typing error is accepted, and the rule then counts nothing.
-	if near := suspect(p); err == nil && near != "" {
-		v.Warnf("did you mean "+near+"?", "%s is read as a further field of that name", word)
-	}
-	k.parts = append(k.parts, p)
+	k.parts, k.places = append(k.parts, p), append(k.places, v.Place())
 }
 
 func comma(r rune) bool { return r == ',' || r == ' ' }

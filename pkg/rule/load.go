@@ -139,6 +139,7 @@ type loader struct {
 	secret       *secretFileSpec // of the first file that has it
 	secretOf     string          // that file
 	lenient      bool            // a secret file that cannot be read is no fault
+	fields       Fields          // of the requests that the rules are for
 	files        []string
 	faults       yamlfile.Faults
 	warnings     yamlfile.Faults
@@ -243,6 +244,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	}
 
 	l.checkNames()
+	l.checkFields()
 	l.hide(set)
 	for i := range l.allows {
 		set.Allows = append(set.Allows, l.allow(&l.allows[i]))

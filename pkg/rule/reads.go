@@ -54,7 +54,7 @@ func (s *Set) Asks() (all []Asked) {
 	}
 
 	for _, rule := range s.Rules {
-		if !rule.CountsLog() || rule.ofAttempts {
+		if !rule.countsRequestsOfLogs() {
 			continue
 		}
 		r := &reader{variables: map[string]bool{}}
@@ -70,6 +70,8 @@ func (s *Set) Asks() (all []Asked) {
 
 	return all
 }
+
+func (r *Rule) countsRequestsOfLogs() bool { return r.CountsLog() && !r.ofAttempts }
 
 // A reader collects the fields that are read.
 type reader struct {

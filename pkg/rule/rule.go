@@ -230,15 +230,32 @@ func (s *Set) Sparing(prefixes []netip.Prefix) *Set {
 }
 
 // Shadowed is the set with every rule in shadow mode.
-func (s *Set) Shadowed() *Set {
-	shadowed := *s
-	shadowed.Rules = make([]*Rule, len(s.Rules))
+func (s *Set) Shadowed() *Set { return s.with(func(_ int, r *Rule) { r.Mode = Shadow }) }
+
+// WithLimits is the set with other limits of its rules, by their index; a rule without any keeps its own.
+func (s *Set) WithLimits(limits [][]Limit) *Set {
+	return s.with(func(i int, r *Rule) {
+		if len(limits[i]) > 0 {
+			r.Limits = limits[i]
+		}
+	})
+}
+
+// Sliding is the set with every rule under the sliding algorithm.
+func (s *Set) Sliding() *Set {
+	return s.with(func(_ int, r *Rule) { r.Algorithm, r.Burst = window.Sliding, 0 })
+}
+
+// with is the set with its rules changed.
+func (s *Set) with(change func(i int, r *Rule)) *Set {
+	changed := *s
+	changed.Rules = make([]*Rule, len(s.Rules))
 	for i, r := range s.Rules {
 		copied := *r
-		copied.Mode = Shadow
+		change(i, &copied)
 		copied.refusals = copied.countsRefusals()
-		shadowed.Rules[i] = &copied
+		changed.Rules[i] = &copied
 	}
-	shadowed.fingerprint = fingerprint(&shadowed)
-	return &shadowed
+	changed.fingerprint = fingerprint(&changed)
+	return &changed
 }

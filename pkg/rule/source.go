@@ -14,6 +14,7 @@ import (
 //	rules: {rules: [...], allow: [...]}
 type Source struct {
 	Patterns []string
+	Fields   Fields // what is known of the requests, for warnings
 
 	embedded *fileSpec
 	text     []byte // of embedded, as a rules file
@@ -76,6 +77,7 @@ func (s *Source) LoadToAsk(folder string) (*Set, []yamlfile.Fault, error) {
 }
 
 func (s *Source) load(folder string, l *loader) (*Set, []yamlfile.Fault, error) {
+	l.fields = s.Fields
 	if s.embedded != nil {
 		l.add(s.file, *s.embedded)
 		set, warnings, err := l.finish()

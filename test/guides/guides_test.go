@@ -77,6 +77,12 @@ func TestFirstRules(t *testing.T) {
 	m.paste("docs/guides/first-rules.md")
 }
 
+func TestRuleSets(t *testing.T) {
+	m := newMachine(t)
+	m.must("cd $(mktemp -d) && PATH=/opt:$PATH")
+	m.paste("docs/guides/rule-sets.md")
+}
+
 // ofTheLog are the statements of Caddy's file for Debian that make one log for all sites.
 var ofTheLog = regexp.MustCompile(`^(log (weir|default) {|output file .*|(include|exclude) http.log.access)$`)
 

@@ -13,6 +13,8 @@ import (
 	"weir/internal/origin"
 	"weir/internal/yamlfile"
 	"weir/pkg/evidence"
+	"weir/pkg/request"
+	"weir/pkg/rule"
 )
 
 // Collector configures the sources of requests.
@@ -97,6 +99,23 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 			}
 		}
 	}
+}
+
+// fields are what is known about the fields of requests from all sources; header is the one of the client's address.
+func (c *Collector) fields(header string) rule.Fields {
+	known := rule.Fields{Complete: slices.ContainsFunc(c.Sources, func(s Source) bool { return s.Format != "attempts" })}
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if s.Format == "attempts" { // rules count either attempts or requests
+			continue
+		}
+		names, complete := request.FieldsOf(s.Format, request.Options{Zone: s.Zone.Location, Fields: s.Fields, Line: s.Line, Header: header})
+		known.Names = append(known.Names, names...)
+		known.Complete = known.Complete && complete
+	}
+	slices.Sort(known.Names)
+	known.Names = slices.Compact(known.Names)
+	return known
 }
 
 // A Source is of one of these kinds: exactly one of file, kafka, redis_stream, nats, http, syslog, otlp and loki is given.

@@ -153,6 +153,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 	if c.missingRules(v.Key("rules")) {
 		return
 	}
+	c.Rules.Fields = c.Collector.fields(c.Client.Header)
 	load := c.Rules.Load
 	if c.loader.toAsk {
 		load = c.Rules.LoadToAsk

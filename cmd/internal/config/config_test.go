@@ -283,6 +283,44 @@ func TestLongLeasesAreWarnedOf(t *testing.T) {
 	}
 }
 
+// A field that no source can have is warned of, and no other: records of JSON and logs that are not read yet may have any.
+func TestFieldsOfNoSourceAreWarnedOf(t *testing.T) {
+	const (
+		nginx = `collector: {sources: [{file: a.log, format: '$remote_addr [$time_local] "$request" $status $http_x_api_key'}]}`
+		two   = `collector: {sources: [{file: a.log, format: combined}, {file: b.log, format: json}]}`
+	)
+	for _, c := range []struct{ sources, rule, want string }{
+		{nginx, "key: client_ip", `weir.yaml:2:24: no source has the field client_ip; did you mean ip? the sources have host, http_x_api_key, ip, method, path, query, status`},
+		{nginx, "key: X-API-Key", `weir.yaml:2:24: no source has the field X-API-Key; did you mean http_x_api_key? the sources have`},
+		{nginx, "key: asn", `weir.yaml:2:24: no source has the field asn; the sources have`},
+		{nginx, "key: user, match: status in 200..299", `weir.yaml:2:24: no source has the field user; the sources have`},
+		{nginx, `key: ip, match: 'fields.tenant == "a"'`, `weir.yaml:2:16: no source has the field tenant; the sources have`},
+		{nginx, `key: ip, count: served, match: 'fields.http_x_api_key != "" and raw_path == path'`, ""},
+		{nginx, `key: tenant, inline: true`, ""}, // enforcers have it from a header
+		{two, "key: tenant", ""},
+		{two, "key: client_ip", `weir.yaml:2:24: client_ip is read as a further field of that name; did you mean ip?`},
+		{`collector: {sources: [{file: a.log, fields: {client_ip: peer}}]}`, "key: client_ip", ""},
+		{`collector: {sources: [{file: a.log}]}`, "key: tenant", ""},
+		{`collector: {sources: [{kafka: weir.attempts, format: attempts}]}`, "key: tenant", ""},
+		{`mode: enforce`, "key: tenant", ""},
+	} {
+		text := c.sources + "\nrules: [{name: a, " + c.rule + ", limits: [10/min], mode: shadow}]\nkafka: {brokers: 'a:1'}\n"
+		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, w := range warnings {
+			if text := w.String(); strings.Contains(text, "has the field") || strings.Contains(text, "is read as") {
+				got = append(got, text)
+			}
+		}
+		if c.want == "" && len(got) > 0 || c.want != "" && (len(got) != 1 || !strings.HasPrefix(got[0], c.want)) {
+			t.Errorf("%s, %s: %q", c.sources, c.rule, got)
+		}
+	}
+}
+
 // A rule with a queue needs a Redis to count in.
 func TestQueuesNeedRedis(t *testing.T) {
 	const rules = `rules: [{name: jobs, key: ip, queue: {redis_stream: jobs, at_most: 10}, inline: true, on_error: refuse}]`

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"weir/cmd/internal/config"
+	"weir/examples/rules"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -44,6 +45,61 @@ func TestTheInitialConfigurationShowsDefaults(t *testing.T) {
 	}
 	if got, want := read(whole), read(text); !reflect.DeepEqual(got, want) {
 		t.Errorf("with what is shown\n%+v\nwithout\n%+v", got, want)
+	}
+}
+
+// With ready sets of rules, the configuration names them, and there is nothing to warn of. If one file exists, none is written.
+func TestReadySetsOfRules(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "weir")
+	written, err := Write(folder, Logs{}, "wordpress", "sign-in", "wordpress")
+	want := []string{"rules.yaml", "rules.d/sign-in.yaml", "rules.d/wordpress.yaml", "weir.yaml"}
+	for i := range want {
+		want[i] = filepath.Join(folder, want[i])
+	}
+	if err != nil || !slices.Equal(written, want) {
+		t.Fatalf("wrote %v, %v", written, err)
+	}
+	c, warnings, err := config.Load(config.Options{File: filepath.Join(folder, "weir.yaml")})
+	if err != nil || len(warnings) > 0 {
+		t.Fatal(err, warnings)
+	}
+	if r, _ := c.RuleSet.Rule("wordpress-sign-in"); r == nil || len(c.RuleSet.Rules) != 8 {
+		t.Errorf("%d rules", len(c.RuleSet.Rules))
+	}
+
+	if err := errors.Join(os.Remove(written[0]), os.Remove(written[3])); err != nil {
+		t.Fatal(err)
+	}
+	if written, err := Write(folder, Logs{}, "sign-in"); err == nil || written != nil {
+		t.Errorf("wrote %v over a file", written)
+	}
+	if written, err := Write(folder, Logs{}, rules.Names()...); err == nil || written != nil {
+		t.Errorf("wrote %v next to a file", written)
+	}
+}
+
+// All sets can be used together with the initial rules.
+func TestAllSetsOfRules(t *testing.T) {
+	folder := t.TempDir()
+	if _, err := Write(folder, Logs{}, rules.Names()...); err != nil {
+		t.Fatal(err)
+	}
+	if _, warnings, err := config.Load(config.Options{File: filepath.Join(folder, "weir.yaml")}); err != nil || len(warnings) > 0 {
+		t.Error(err, warnings)
+	}
+}
+
+// A name that is not known is refused before anything is written.
+func TestUnknownSetsOfRules(t *testing.T) {
+	folder := t.TempDir()
+	c := Command()
+	c.SetArgs([]string{"--with", "signin", folder})
+	c.SilenceErrors, c.SilenceUsage = true, true
+	if err := c.Execute(); err == nil || !strings.Contains(err.Error(), "did you mean sign-in?") {
+		t.Error(err)
+	}
+	if found, _ := os.ReadDir(folder); len(found) > 0 {
+		t.Error("a file was written")
 	}
 }
 

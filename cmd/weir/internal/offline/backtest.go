@@ -158,11 +158,7 @@ func (b *backtestCommand) write(c *cobra.Command, report *backtest.Report) error
 // outcome returns an error for inputs that could not be read to their end, or for a condition that did not hold.
 func outcome(report *backtest.Report) error {
 	if len(report.Faults) > 0 {
-		var faults []error
-		for _, fault := range report.Faults {
-			faults = append(faults, errors.New(fault))
-		}
-		return errors.Join(faults...)
+		return faultsOf(report.Faults)
 	}
 
 	if report.Never != nil && len(report.Never.Violations) > 0 {
@@ -175,4 +171,13 @@ func outcome(report *backtest.Report) error {
 	}
 
 	return nil
+}
+
+// faultsOf returns an error for inputs that could not be read to their end.
+func faultsOf(texts []string) error {
+	var faults []error
+	for _, text := range texts {
+		faults = append(faults, errors.New(text))
+	}
+	return errors.Join(faults...)
 }
