@@ -18,7 +18,7 @@ func newSuggest() *cobra.Command {
 	b := &backtestCommand{}
 	c := &cobra.Command{
 		Use:   "suggest [flags] FILE...",
-		Short: "Propose limits from the logs: between the keys that are usual and those that are far above",
+		Short: "Propose limits from the peaks of the keys in logs",
 		Long: `Suggest reads logs and proposes limits for each rule and each of its windows, such as a minute and a day. It shows the
 peaks of the keys, and whom the limits would have blocked. It changes nothing: you write the limits into the rules.
 
@@ -50,7 +50,8 @@ func (b *backtestCommand) suggest(c *cobra.Command, files []string) error {
 	if c.Flags().Changed("key") || len(b.rules) == 0 && b.file == "" && config.Find() == "" {
 		b.limits = windowsToSuggest
 	}
-	settings, err := b.config(c, files)
+	settings, end, err := b.config(c, files)
+	defer end()
 	if err != nil {
 		return err
 	}
