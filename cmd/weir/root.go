@@ -51,6 +51,7 @@ them.`,
 		}
 	}
 	root.SetHelpCommand(newHelp(root))
+	root.SetHelpFunc(showHelp)
 	return root
 }
 

@@ -59,3 +59,33 @@ func (s Screen) Line(line string, color Color) string {
 	}
 	return string(color) + line + noColor
 }
+
+// Wrap returns a text whose lines are at most as wide as the screen.
+func (s Screen) Wrap(text string) string {
+	if s.Columns == 0 {
+		return text
+	}
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, Wrapped(line, s.Columns)...)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Wrapped breaks a line at its last spaces before the end of the screen; the rest is indented.
+func Wrapped(line string, columns int) (lines []string) {
+	const indent = "      "
+	rest := []rune(line)
+	for len(rest) > columns && columns > 2*len(indent) {
+		end := columns
+		for i := columns; i > len(indent) && i > columns/2; i-- {
+			if rest[i] == ' ' {
+				end = i
+				break
+			}
+		}
+		lines = append(lines, string(rest[:end]))
+		rest = append([]rune(indent), []rune(strings.TrimLeft(string(rest[end:]), " "))...)
+	}
+	return append(lines, string(rest))
+}

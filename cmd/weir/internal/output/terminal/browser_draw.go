@@ -27,7 +27,7 @@ func (b *Browser) note() []string {
 	if b.table.Note == "" {
 		return nil
 	}
-	lines := wrapped(b.table.Note, b.columns)
+	lines := output.Wrapped(b.table.Note, b.columns)
 	return lines[:min(len(lines), 3)]
 }
 
@@ -116,28 +116,10 @@ func (b *Browser) drawPage(screen output.Screen) []string {
 	p := b.page
 	var all []string
 	for _, line := range p.lines {
-		all = append(all, wrapped(line, b.columns)...)
+		all = append(all, output.Wrapped(line, b.columns)...)
 	}
 	p.length = len(all)
 	p.top = max(0, min(p.top, len(all)-b.room()))
 	lines := []string{screen.Line(strings.Join(p.row.Cells, "  "), p.row.Color)}
 	return append(lines, all[p.top:min(len(all), p.top+b.room())]...)
-}
-
-// wrapped breaks a line at its last spaces before the end of the screen; the rest is indented.
-func wrapped(line string, columns int) (lines []string) {
-	const indent = "      "
-	rest := []rune(line)
-	for len(rest) > columns && columns > 2*len(indent) {
-		end := columns
-		for i := columns; i > len(indent) && i > columns/2; i-- {
-			if rest[i] == ' ' {
-				end = i
-				break
-			}
-		}
-		lines = append(lines, string(rest[:end]))
-		rest = append([]rune(indent), []rune(strings.TrimLeft(string(rest[end:]), " "))...)
-	}
-	return append(lines, string(rest))
 }

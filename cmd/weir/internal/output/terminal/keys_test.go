@@ -2,7 +2,6 @@ package terminal
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -32,23 +31,4 @@ func FuzzKeys(f *testing.F) {
 			t.Errorf("rest %q", rest)
 		}
 	})
-}
-
-// Lines of a page fit the screen, and nothing of them is lost.
-func TestWrapped(t *testing.T) {
-	const line = "On the list: 203.0.113.7 by per-ip, until 3 Mar 2036 09:10 (3387d8h left) (11 hits broke 10/min)."
-	for _, columns := range []int{20, 40, 80, 200} {
-		lines := wrapped(line, columns)
-		for _, one := range lines {
-			if utf8.RuneCountInString(one) > columns {
-				t.Errorf("%d: %q", columns, one)
-			}
-		}
-		if got := strings.Join(strings.Fields(strings.Join(lines, " ")), ""); got != strings.ReplaceAll(line, " ", "") {
-			t.Errorf("%d: %q", columns, lines)
-		}
-	}
-	if lines := wrapped(strings.Repeat("x", 50), 20); len(lines) != 4 {
-		t.Errorf("%q", lines)
-	}
 }
