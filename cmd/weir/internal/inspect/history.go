@@ -185,7 +185,7 @@ func (h *historyCommand) run(c *cobra.Command, key string) error {
 		err = errors.Join(err, h.addEvidence(c.Context(), story))
 	}
 	out := bufio.NewWriter(c.OutOrStdout())
-	failed := story.show(out, h.output.Form, zoneOf(c.OutOrStdout()))
+	failed := story.show(out, h.output.Form, zoneOf(c.OutOrStdout()), output.ScreenOf(c.OutOrStdout()))
 	return errors.Join(failed, out.Flush(), err, story.outcome(where))
 }
 

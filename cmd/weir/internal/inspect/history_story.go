@@ -87,7 +87,7 @@ func (s *story) drop() {
 }
 
 // show writes the events, for people in a terminal with the times of their zone.
-func (s *story) show(w io.Writer, form string, zone *time.Location) error {
+func (s *story) show(w io.Writer, form string, zone *time.Location, screen output.Screen) error {
 	if form != "text" {
 		if err := s.withEvidence(); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (s *story) show(w io.Writer, form string, zone *time.Location) error {
 	for _, one := range slices.Backward(s.proofs) {
 		one.Text(&b, times)
 	}
-	_, err := io.WriteString(w, output.ScreenOf(w).Wrap(b.String()))
+	_, err := io.WriteString(w, screen.Wrap(b.String()))
 	return err
 }
 

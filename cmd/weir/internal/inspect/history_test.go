@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/cmd/weir/internal/output"
 	"weir/pkg/enforcer/past"
 )
 
@@ -23,7 +24,7 @@ func TestAStoryHasEachEventOnce(t *testing.T) {
 	s.trim()
 	for form, want := range map[string]int{"text": 2, "json": 2, "csv": 3, "ecs": 2, "cef": 2} {
 		var out strings.Builder
-		if err := s.show(&out, form, nil); err != nil {
+		if err := s.show(&out, form, nil, output.Screen{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Count(out.String(), "\n"); got != want {
@@ -51,7 +52,7 @@ func TestTimesOfPeople(t *testing.T) {
 	}
 }
 
-// In a terminal the times are those of its zone, which is named.
+// In a terminal the times are those of its zone, which is named, and long lines are broken at spaces.
 func TestAStoryInATerminal(t *testing.T) {
 	s := &story{query: past.Query{}, most: 1}
 	line := `{"v":1,"id":"one","rule":"per-ip","key":"192.0.2.1","fields":{"ip":"192.0.2.1"},"from":"2026-03-03T08:00:00Z","until":"2026-03-03T08:10:00Z",` +
@@ -60,10 +61,10 @@ func TestAStoryInATerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := s.show(&out, "text", time.FixedZone("CET", 3600)); err != nil {
+	if err := s.show(&out, "text", time.FixedZone("CET", 3600), output.Screen{Columns: 80}); err != nil {
 		t.Fatal(err)
 	}
-	if want := "Times are of CET (+01:00).\n2026-03-03 09:00:01  blocked  per-ip  192.0.2.1  until 2026-03-03 09:10:00, 11 hits broke 10/min\n"; out.String() != want {
+	if want := "Times are of CET (+01:00).\n2026-03-03 09:00:01  blocked  per-ip  192.0.2.1  until 2026-03-03 09:10:00, 11\n      hits broke 10/min\n"; out.String() != want {
 		t.Errorf("%s", out.String())
 	}
 }
