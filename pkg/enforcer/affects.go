@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/address"
 	"weir/pkg/blocklist"
+	"weir/pkg/enforcer/cidr"
 	"weir/pkg/request"
 )
 
@@ -51,6 +52,34 @@ func (e *Enforcer) affects(r *http.Request, o *blocklist.Order) (affected []stri
 		affected = append(affected, fmt.Sprintf("the trusted proxies %s, and everyone behind them where a firewall or an edge keeps the list", prefixesIn(trusted)))
 	}
 	return affected
+}
+
+// together returns how many addresses prefixes of one family have that are narrow alone and wide together; empty if
+// they are not.
+func together(prefixes []netip.Prefix) string {
+	blocks := make([]cidr.Block, 0, len(prefixes))
+	for _, prefix := range prefixes {
+		blocks = append(blocks, cidr.Block{Prefix: prefix})
+	}
+	most := map[bool]*big.Int{false: addresses(netip.PrefixFrom(netip.IPv4Unspecified(), wideBits4)), true: addresses(netip.PrefixFrom(netip.IPv6Unspecified(), wideBits6))}
+	sum := map[bool]*big.Int{false: new(big.Int), true: new(big.Int)}
+	for _, one := range cidr.Disjoint(blocks) {
+		is6 := one.Prefix.Addr().Is6()
+		sum[is6].Add(sum[is6], addresses(one.Prefix))
+	}
+
+	switch {
+	case sum[false].Cmp(most[false]) > 0:
+		return fmt.Sprintf("%s addresses of IPv4 together, more than a /%d has", sum[false], wideBits4)
+	case sum[true].Cmp(most[true]) > 0:
+		return fmt.Sprintf("more addresses of IPv6 together than a /%d has", wideBits6)
+	}
+	return ""
+}
+
+// addresses is how many addresses a prefix has.
+func addresses(p netip.Prefix) *big.Int {
+	return new(big.Int).Lsh(big.NewInt(1), uint(p.Addr().BitLen()-p.Bits()))
 }
 
 // holdsIPv4 reports that a prefix of IPv6 contains all mapped addresses of IPv4, and more.
@@ -141,6 +170,26 @@ func (e *Enforcer) passes(o *blocklist.Order) string {
 // translated are addresses of translators that carry a public address of IPv4: checks know those clients by that IPv4
 // address.
 var translated = []netip.Addr{netip.MustParseAddr("64:ff9b::808:808"), netip.MustParseAddr("::ffff:0:808:808"), netip.MustParseAddr("2002:808:808::")}
+
+// ofBits returns a text about targets that name a network by an address within it, such as 203.0.113.7/24: one of the
+// two numbers is a slip.
+func ofBits(targets ...string) string {
+	var first string
+	var count int
+	for _, target := range targets {
+		prefix, err := netip.ParsePrefix(strings.TrimPrefix(strings.TrimSpace(target), "ip:"))
+		if err != nil || prefix == prefix.Masked() {
+			continue
+		}
+		if count++; count == 1 {
+			first = fmt.Sprintf("%s has bits after its first %d, and is taken as all of %s; for one address write %s", prefix, prefix.Bits(), address.Text(address.PlainPrefix(prefix)), prefix.Addr())
+		}
+	}
+	if count > 1 {
+		first += fmt.Sprintf(" (and %d more like it)", count-1)
+	}
+	return first
+}
 
 // ofTranslators returns a text about a prefix of translators: checks know its clients by the carried address, so it
 // refuses none of them.

@@ -6,6 +6,7 @@ import (
 
 	"weir/internal/keys"
 	"weir/pkg/blocklist"
+	"weir/pkg/rule"
 )
 
 // usualConfirmation is how long a rule is confirmed when the request does not say it: the guard is meant to come back.
@@ -59,6 +60,9 @@ func (e *Enforcer) confirmGuard(w http.ResponseWriter, r *http.Request) error {
 	}
 	if q.Rule == "" || q.Rule == blocklist.EveryRule {
 		return problemf(http.StatusBadRequest, "the rule is missing: each rule is confirmed by its name")
+	}
+	if known, _ := e.ruling.Load().Rules.Rule(q.Rule); known != nil && known.Mode == rule.Shadow {
+		return problemf(http.StatusConflict, "the rule %s is in shadow mode and refuses no one, so there is nothing to confirm: set its mode to enforce", q.Rule)
 	}
 	if q.Until == "" {
 		q.For = cmp.Or(q.For, usualConfirmation)

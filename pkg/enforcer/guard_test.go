@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -65,5 +66,15 @@ func TestConfirmAGuardedRule(t *testing.T) {
 	}
 	if got := r.Status().Guarded; len(got) != 0 {
 		t.Errorf("the status of a confirmed rule has %v", got)
+	}
+}
+
+// A rule in shadow mode refuses no one, so a confirmation of it would promise what does not happen.
+func TestAShadowRuleIsNotConfirmed(t *testing.T) {
+	r := start(t, list(t), func(c *Config) {
+		c.Ruling.Rules = parsed(t, "rules: [{name: tried, key: ip, limits: [1/min], mode: shadow, guard: {most_new: 5/min}}]")
+	})
+	if got := r.ask(r.overSocket(), "POST", "/v1/guard", `{"rule":"tried","why":"x"}`); got.status != http.StatusConflict || !strings.Contains(got.body, "shadow mode") {
+		t.Errorf("%d %s", got.status, got.body)
 	}
 }

@@ -56,6 +56,7 @@ func (e *Enforcer) orderList(w http.ResponseWriter, r *http.Request, o *ordering
 	targets := newTargets(orders)
 	e.compare(o, q, targets, &answer)
 
+	var narrow []netip.Prefix
 	for _, order := range orders {
 		before := targets.manual[blocklist.Field{Name: order.Scope, Value: order.Value}]
 		switch same := before != nil && before.Kind == kind; {
@@ -65,11 +66,21 @@ func (e *Enforcer) orderList(w http.ResponseWriter, r *http.Request, o *ordering
 			o.add(blocklist.EventLifted, lifted(before, o.by, order.Why, o.now))
 		default:
 			o.add(blocklist.EventOrdered, order)
-			answer.affect(order, e.affects(r, order))
+			affected := e.affects(r, order)
+			answer.affect(order, affected)
+			if len(affected) == 0 {
+				narrow = append(narrow, order.Prefix())
+			}
 			if answer.Note == "" {
 				answer.Note = joinNotes(e.ofProxies(order), e.ofTranslators(order), e.unasked(order))
 			}
 		}
+	}
+	if much := together(narrow); much != "" {
+		answer.Affects = append(answer.Affects, much)
+	}
+	if !q.End {
+		answer.Note = joinNotes(ofBits(q.Targets...), answer.Note)
 	}
 	answer.Ordered = len(o.orders)
 	if q.Preview {

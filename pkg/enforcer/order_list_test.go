@@ -122,6 +122,50 @@ func TestListsThatAreRefused(t *testing.T) {
 	}
 }
 
+// Targets that are narrow alone and wide together are confirmed as one wide target is: halves of it, but not one prefix
+// twice.
+func TestListsThatAreWideTogether(t *testing.T) {
+	r := start(t, list(t), nil)
+	for targets, says := range map[string]string{
+		"16.0.0.0/8 17.0.0.0/8":                            "33554432 addresses of IPv4 together, more than a /8 has",
+		"16.0.0.0/9 16.128.0.0/9 203.0.113.7":              "16777217 addresses of IPv4 together",
+		"16.0.0.0/9 16.128.0.0/9 16.1.0.0/16":              "",
+		"16.0.0.0/8 16.1.0.0/16":                           "",
+		"2a00::/19 2a00:2000::/19 203.0.113.7":             "more addresses of IPv6 together than a /19 has",
+		"2a00::/20 2a00:1000::/20 user:alice 16.0.0.0/9":   "",
+		"18.0.0.0/9 18.128.0.0/9 17.0.0.0/24 ip:127.0.0.1": "more than a /8 has",
+	} {
+		body := map[string]any{"targets": strings.Fields(targets), "why": "x", "preview": true}
+		_, preview, _ := r.orderList("POST", "/v1/allows", body)
+		if got := strings.Join(preview.Affects, "; "); (got != "") != (says != "") || !strings.Contains(got, says) {
+			t.Errorf("%s: %q", targets, got)
+		}
+		if says == "" {
+			continue
+		}
+		delete(body, "preview")
+		if status, _, text := r.orderList("POST", "/v1/allows", body); status != http.StatusPreconditionRequired {
+			t.Errorf("%s: %d %s", targets, status, text)
+		}
+	}
+}
+
+// A target that names a network by an address within it is the network, and the answer notes it.
+func TestTargetsWithHostBits(t *testing.T) {
+	r := start(t, list(t), nil)
+	const says = "203.0.113.7/24 has bits after its first 24, and is taken as all of 203.0.113.0/24; for one address write 203.0.113.7"
+	got := r.ask(r.overSocket(), "POST", "/v1/blocks", `{"target":"ip:203.0.113.7/24","why":"x"}`)
+	if got.status != 201 || !strings.Contains(got.body, says) || !strings.Contains(got.body, `"key":"203.0.113.0/24"`) {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	for targets, want := range map[string]string{"203.0.113.7/24": says, "203.0.113.7/24 2001:db8::1/32 10.0.0.0/8": says + " (and 1 more like it)", "203.0.113.0/24 203.0.113.7/32 user:a": ""} {
+		_, preview, _ := r.orderList("POST", "/v1/allows", map[string]any{"targets": strings.Fields(targets), "why": "x", "preview": true})
+		if preview.Note != want {
+			t.Errorf("%s: %q", targets, preview.Note)
+		}
+	}
+}
+
 // Entries are within a target by their address or prefix, or by a field.
 func TestEntriesWithinTargets(t *testing.T) {
 	var orders []*blocklist.Order

@@ -190,7 +190,7 @@ func (e *Enforcer) orderOne(w http.ResponseWriter, r *http.Request, kind blockli
 		return err
 	}
 
-	answer := ordered{Affects: affected, Passes: e.passes(order), Note: joinNotes(e.ofProxies(order), e.ofTranslators(order), e.contradicted(order, o.now), e.unasked(order))}
+	answer := ordered{Affects: affected, Passes: e.passes(order), Note: joinNotes(ofBits(q.Target), e.ofProxies(order), e.ofTranslators(order), e.contradicted(order, o.now), e.unasked(order))}
 	o.add(blocklist.EventOrdered, order)
 	return e.ordered(w, r, o, answer)
 }

@@ -46,7 +46,7 @@ func (c *collecting) settle() {
 	fresh := c.kept[:0:0]
 	for _, e := range c.kept {
 		if c.partition.tooOld(e, c.at) {
-			c.stale.add(e.Rule, e.Event, 1)
+			c.stale.add(e.counted(), 1)
 			continue
 		}
 		fresh = append(fresh, e)
@@ -128,7 +128,7 @@ func (c *collecting) add(record *topic.Record) bool {
 		c.first = time.Now()
 	}
 	if full {
-		c.more.add(e.Rule, e.Event, 1)
+		c.more.add(e.counted(), 1)
 		return true
 	}
 	c.kept = append(c.kept, e)

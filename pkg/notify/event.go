@@ -52,6 +52,11 @@ func parseEvent(line []byte) (*Event, error) {
 	return e, nil
 }
 
+// counted is what the event is counted by.
+func (e *Event) counted() CountOf {
+	return CountOf{e.Rule, e.Event, e.Guarded && e.Mode == blocklist.Shadow && e.Event != blocklist.EventLifted && e.Event != blocklist.EventEnded}
+}
+
 // digest returns an id made of texts: 32 hexadecimal digits. Keys are chosen by clients, so it is a hash in which no one
 // can find two texts with one id.
 func digest(texts ...string) string {

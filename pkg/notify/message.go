@@ -26,22 +26,24 @@ type Message struct {
 type Counts map[CountOf]int
 
 // A CountOf is what events are counted by.
-type CountOf struct{ Rule, Event string }
+type CountOf struct {
+	Rule, Event string
+	Guarded     bool // the guard of the rule held the blocks back
+}
 
 // maxCounts bounds the number of different rules and events in Counts.
 const maxCounts = 256
 
-func (c Counts) add(rule, event string, n int) {
-	of := CountOf{rule, event}
+func (c Counts) add(of CountOf, n int) {
 	if _, known := c[of]; !known && len(c) >= maxCounts {
-		of = CountOf{"other rules", event}
+		of.Rule = "other rules"
 	}
 	c[of] += n
 }
 
 func (c Counts) addAll(other Counts) {
 	for of, n := range other {
-		c.add(of.Rule, of.Event, n)
+		c.add(of, n)
 	}
 }
 
@@ -184,7 +186,7 @@ func (r *Receiver) message(rule string, events []*Event, of *round) *Message {
 	m := &Message{Receiver: r.Name, Severity: r.Severity, Rule: rule, Time: of.at, Events: events, Counts: Counts{}}
 	ids := []string{r.Name}
 	for _, e := range events {
-		m.Counts.add(e.Rule, e.Event, 1)
+		m.Counts.add(e.counted(), 1)
 		ids = append(ids, e.EventID)
 	}
 	m.ID = digest(ids...)

@@ -43,9 +43,10 @@ const webhookVersion = 1
 // webhookBody returns a message as JSON.
 func webhookBody(m *Message) []byte {
 	type counted struct {
-		Rule  string `json:"rule"`
-		Event string `json:"event"`
-		Count int    `json:"count"`
+		Rule    string `json:"rule"`
+		Event   string `json:"event"`
+		Guarded bool   `json:"guarded,omitempty"`
+		Count   int    `json:"count"`
 	}
 	body := struct {
 		Version  int               `json:"v"`
@@ -60,7 +61,7 @@ func webhookBody(m *Message) []byte {
 		Events   []json.RawMessage `json:"events"`
 	}{webhookVersion, m.ID, m.Receiver, m.Severity, m.Time.UTC(), m.Title(), m.Test, m.Reason, []counted{}, []json.RawMessage{}}
 	for of, n := range m.Counts {
-		body.Counts = append(body.Counts, counted{of.Rule, of.Event, n})
+		body.Counts = append(body.Counts, counted{of.Rule, of.Event, of.Guarded, n})
 	}
 	for _, e := range m.Events {
 		body.Events = append(body.Events, fmt.Appendf(nil, `{"event_id":"%s",%s`, e.EventID, bytes.TrimSpace(e.Raw)[1:]))

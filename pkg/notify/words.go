@@ -44,7 +44,7 @@ func (m *Message) Title() string {
 	events := map[string]int{}
 	for of, n := range m.Counts {
 		rules[of.Rule] = true
-		events[of.Event] += n
+		events[of.what()] += n
 	}
 
 	var counted []string
@@ -56,6 +56,14 @@ func (m *Message) Title() string {
 		return plain(slices.Collect(maps.Keys(rules))[0]) + ": " + title
 	}
 	return fmt.Sprintf("%d rules: %s", len(rules), title)
+}
+
+// what is an event in a word, with a remark if nothing is refused.
+func (of CountOf) what() string {
+	if of.Guarded {
+		return of.Event + " (guarded: not refused)"
+	}
+	return of.Event
 }
 
 // lines are a message in words, below its title: a line for each of at most so many events, and what is only counted.
@@ -76,10 +84,10 @@ func (m *Message) lines(most int, q quote) (lines []string) {
 
 func (c Counts) lines(most int, q quote) (lines []string) {
 	all := slices.SortedFunc(maps.Keys(c), func(a, b CountOf) int {
-		return cmp.Or(cmp.Compare(c[b], c[a]), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Event, b.Event))
+		return cmp.Or(cmp.Compare(c[b], c[a]), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.what(), b.what()))
 	})
 	for _, of := range all[:min(most, len(all))] {
-		lines = append(lines, fmt.Sprintf("%s: %d %s", q(plain(of.Rule)), c[of], of.Event))
+		lines = append(lines, fmt.Sprintf("%s: %d %s", q(plain(of.Rule)), c[of], of.what()))
 	}
 	if more := len(all) - most; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more rules and events", more))
@@ -103,7 +111,7 @@ func (e *Event) line(q quote) string {
 		broke = fmt.Sprintf(": %d requests broke %s", e.Count, q(plain(e.Limit)))
 	}
 	if e.Guarded && e.Mode == blocklist.Shadow {
-		broke += "; not refused, because the guard of the rule holds it back"
+		broke += "; the guard of the rule holds it back: it is refused only while a person has confirmed the rule"
 	}
 	switch e.Event {
 	case blocklist.EventBlocked:

@@ -219,6 +219,9 @@ func (j *Judge) Masked(r *request.Request) *request.Request {
 		if texts[1] == shown.Path && j.isEncoded(r, value) {
 			texts[1] = "/***"
 		}
+		if texts[3] == shown.Agent && len(value) >= shortSecret && j.encodes(shown.Agent, value) {
+			texts[3] = "***"
+		}
 		if texts == [...]string{shown.User, shown.Path, shown.Query, shown.Agent} {
 			continue
 		}
@@ -234,6 +237,50 @@ func (j *Judge) Masked(r *request.Request) *request.Request {
 // isEncoded reports whether the path has a value in another spelling.
 func (j *Judge) isEncoded(r *request.Request, value string) bool {
 	return len(value) >= shortSecret && strings.Contains(r.Path, "%") && strings.Contains(j.Path(r), value)
+}
+
+// encodes reports whether a text has a value in which bytes are written as %XX or %25XX, and spaces perhaps as +.
+func (j *Judge) encodes(text, value string) bool {
+	for range 2 {
+		if !strings.Contains(text, "%") {
+			break
+		}
+		text = j.unescaped(text)
+		if strings.Contains(text, value) {
+			return true
+		}
+	}
+	return strings.Contains(text, "+") && strings.Contains(j.spaced(text), value)
+}
+
+// unescaped is a text with the bytes that its %XX stand for. A % without two hex digits stands for itself.
+func (j *Judge) unescaped(text string) string {
+	start := len(j.masks)
+	for i := 0; i < len(text); i++ {
+		var b [1]byte
+		if text[i] == '%' && i+2 < len(text) {
+			if _, err := hex.Decode(b[:], []byte(text[i+1:i+3])); err == nil {
+				j.masks = append(j.masks, b[0])
+				i += 2
+				continue
+			}
+		}
+		j.masks = append(j.masks, text[i])
+	}
+	return unsafe.String(&j.masks[start], len(j.masks)-start)
+}
+
+// spaced is a text with spaces for its +.
+func (j *Judge) spaced(text string) string {
+	start := len(j.masks)
+	for i := range len(text) {
+		if text[i] == '+' {
+			j.masks = append(j.masks, ' ')
+			continue
+		}
+		j.masks = append(j.masks, text[i])
+	}
+	return unsafe.String(&j.masks[start], len(j.masks)-start)
 }
 
 // mask is a text without a value: the hash of the value if that is all of it, and else with *** for it.

@@ -105,6 +105,11 @@ func TestShownRequestsHaveNoSecrets(t *testing.T) {
 		{"/k/live%20key-17/x", "b", "c", "/*** ? b ? c"},
 		{"/", "live key-17", "live key-17", "/ ? " + hashed("live key-17") + " ? " + hashed("live key-17")},
 		{"/live key-17live key-17", "", "alice's", "/****** ?  ? ***'s"},
+		{"/a", "b", "curl live%20key%2D17", "/a ? b ? ***"},
+		{"/a", "b", "curl l%69ve+key-17", "/a ? b ? ***"},
+		{"/a", "b", "curl live%2520key-17", "/a ? b ? ***"},
+		{"/a", "b", "curl live+key-17", "/a ? b ? ***"},
+		{"/a", "b", "100% curl%2", "/a ? b ? 100% curl%2"},
 	} {
 		r.Path, r.Query, r.Agent = test.path, test.query, test.agent
 		m := judge.Masked(r)

@@ -249,7 +249,11 @@ func (c *Console) previewKeys(r *http.Request, v *visitor, shown *actView) error
 	}
 	shown.More = max(0, len(found.Entries)-maxShownEntries)
 	if prefix, err := address.Parse(shown.Target); err == nil && !prefix.IsSingleIP() {
-		shown.Effects = append(shown.Effects, fmt.Sprintf("%s has %s.", keytext.Shown(shown.Target), addressesIn(prefix.Addr().BitLen()-prefix.Bits())))
+		network := address.Text(prefix)
+		if strings.TrimPrefix(shown.Target, "ip:") != network {
+			shown.Effects = append(shown.Effects, fmt.Sprintf("%s is taken as all of %s.", keytext.Shown(shown.Target), network))
+		}
+		shown.Effects = append(shown.Effects, fmt.Sprintf("%s has %s.", network, addressesIn(prefix.Addr().BitLen()-prefix.Bits())))
 	}
 	entries := plural(len(found.Entries), "entry")
 	if len(found.Entries) > 1000 {

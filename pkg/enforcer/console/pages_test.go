@@ -147,6 +147,11 @@ func TestActions(t *testing.T) {
 		t.Error("it shows it twice")
 	}
 
+	slip := url.Values{"token": {s.token()}, "action": {"block"}, "target": {"203.0.113.7/24"}, "why": {"x"}}
+	if _, body, _ := s.post("/console/act", slip); !strings.Contains(body, "203.0.113.7/24 is taken as all of 203.0.113.0/24.") {
+		t.Errorf("a network by an address within it: %s", body)
+	}
+
 	s.orders = nil
 	for name, form := range map[string]url.Values{
 		"no reason": {"token": {s.token()}, "action": {"block"}, "target": {"203.0.113.7"}}, "no token": {"action": {"block"}, "target": {"203.0.113.7"}, "why": {"x"}},

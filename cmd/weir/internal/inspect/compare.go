@@ -49,7 +49,7 @@ that gets through of one key within the time of a limit, and the memory and the 
 It changes nothing, and no part of Weir has to run. If there are no attempts, the exit code is 3.`,
 		Example: `  weir compare quota
   weir compare quota --from 1h --algorithms token,uniform
-  weir compare quota --from 2026-03-03T08:00:00Z --until 2026-03-03T09:00:00Z --html quota.html`,
+  weir compare quota --from 2026-03-03T08:00:00Z --html quota.html`,
 		Args: oneRule,
 		RunE: func(c *cobra.Command, args []string) error { return k.run(c, args[0]) },
 	}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ The rules are those of the configuration here, or the one that --rule names. Wit
 weir run without one. If nothing is counted and nothing is on the list, the exit code is 3.`,
 		Example: `  weir explain 203.0.113.7
   weir explain user:alice --json
-  weir explain 'alice /login' --rule sign-in --aggregator http://a1:7411 --aggregator http://a2:7411`,
+  weir explain alice --aggregator http://a1:7411 --aggregator http://a2:7411`,
 		Args: command.OneKey,
 		RunE: func(c *cobra.Command, args []string) error { return e.run(c, args[0]) },
 	}
@@ -304,8 +305,13 @@ func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry, times show
 		return
 	}
 
-	shadow := slices.ContainsFunc(entries, func(e *shown.Entry) bool { return e.Rule == k.Rule && e.Key == k.Key && e.Mode == blocklist.Shadow })
-	k.blockText(b, shadow, times)
+	refusesNot := ""
+	for _, e := range entries {
+		if e.Rule == k.Rule && e.Key == k.Key {
+			refusesNot = cmp.Or(refusesNot, e.RefusesNot())
+		}
+	}
+	k.blockText(b, refusesNot, times)
 }
 
 // broken returns when the key broke a limit, for a block that has not ended. An aggregator that has no window of the key
@@ -322,8 +328,8 @@ func (k *countedKey) broken(limit string, entries []*shown.Entry) (backtest.Inst
 	return 0, false
 }
 
-// blockText describes the block; shadow is whether it refuses no one because its rule is in shadow mode.
-func (k *countedKey) blockText(b *strings.Builder, shadow bool, times shown.Times) {
+// blockText describes the block; refusesNot is why it refuses no one, if so.
+func (k *countedKey) blockText(b *strings.Builder, refusesNot string, times shown.Times) {
 	until := "without an end"
 	if k.Block.Until != nil {
 		until = "until " + times.Until(k.Block.Until.UnixMilli())
@@ -332,8 +338,8 @@ func (k *countedKey) blockText(b *strings.Builder, shadow bool, times shown.Time
 	switch {
 	case k.Block.Ended != nil:
 		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, times.At(k.Block.Ended.Truncate(time.Second).UnixMilli()))
-	case k.Block.Blocked && shadow:
-		fmt.Fprintf(b, "    would be blocked %s: %d hits broke %s, offence %d (shadow: not refused)\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
+	case k.Block.Blocked && refusesNot != "":
+		fmt.Fprintf(b, "    would be blocked %s: %d hits broke %s, offence %d (%s)\n", until, k.Block.Count, k.Block.Limit, k.Block.Level, refusesNot)
 	case k.Block.Blocked:
 		fmt.Fprintf(b, "    is blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
 	default:

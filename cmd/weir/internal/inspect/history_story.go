@@ -161,13 +161,17 @@ func row(of *past.Event, zone *time.Location) string {
 // rest describes the event. At a terminal, which has a zone, it begins with what is not refused.
 func rest(what string, e *shown.Entry, zone *time.Location) string {
 	shadow := zone != nil && e.Mode == blocklist.Shadow
+	would := "would block"
+	if e.Guarded {
+		would = "guarded, would block"
+	}
 	switch {
 	case what == blocklist.EventEnded && e.Why == "":
 		return "its rule was removed"
 	case shadow && what == blocklist.EventLifted:
-		return "would block: " + e.Reason()
+		return would + ": " + e.Reason()
 	case shadow && e.Until != blocklist.Never:
-		return "would block until " + when(e.Until, zone) + ": " + e.Reason()
+		return would + " until " + when(e.Until, zone) + ": " + e.Reason()
 	case what == blocklist.EventEnded, what == blocklist.EventLifted, e.Order == blocklist.OrderPardon:
 		return e.WhyText()
 	case e.Until == blocklist.Never || zone == nil:

@@ -27,6 +27,12 @@ func TestShadowIsNoBlock(t *testing.T) {
 		}
 	}
 
+	guarded := &shown.Entry{Entry: e.Entry}
+	guarded.Guarded = true
+	if got := rest(blocklist.EventBlocked, guarded, time.UTC); got != "guarded, would block until 2026-03-03 08:00:00: 11 hits broke 10/min" {
+		t.Error(got)
+	}
+
 	var k countedKey
 	err := json.Unmarshal([]byte(`{"rule":"per-ip","key":"203.0.113.7","where":"hot","limits":[],
 		"block":{"from":"2026-03-03T08:00:07Z","until":"2026-03-03T08:10:07Z","limit":"10/min","count":11,"level":1,"blocked":true}}`), &k)
@@ -40,5 +46,11 @@ func TestShadowIsNoBlock(t *testing.T) {
 		if got := strings.Contains(b.String(), "    would be blocked until 2026-03-03T08:10:07Z: 11 hits broke 10/min, offence 1 (shadow: not refused)\n"); got != (mode == blocklist.Shadow) {
 			t.Errorf("%v: %s", mode, b.String())
 		}
+	}
+
+	var b strings.Builder
+	k.text(&b, []*shown.Entry{guarded}, shown.Times{})
+	if !strings.Contains(b.String(), "would be blocked until 2026-03-03T08:10:07Z: 11 hits broke 10/min, offence 1 (guarded: not refused)\n") {
+		t.Error(b.String())
 	}
 }

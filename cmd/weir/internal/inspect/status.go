@@ -42,7 +42,7 @@ cannot be reached. When nothing runs, nothing has caught up, and the exit code i
 age of its oldest waiting record.`,
 		Example: `  weir status
   weir status --wait 60s && weir cat blocklist
-  weir status --aggregator http://one.example:7411 --aggregator http://two.example:7411
+  weir status --aggregator http://a1:7411 --aggregator http://a2:7411
   weir status --json`,
 		Args: command.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return s.run(c) },

@@ -51,8 +51,8 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
 		Example: `  weir backtest --limit 10/min --limit 100/hour access.log
   weir backtest --rules rules.yaml --html report.html access.log access.log.*.gz
   weir backtest --rules rules.yaml --against old-rules.yaml access.log
-  weir backtest --limit 100/hour --key user --field user=http_x_user --algorithms all access.log
-  weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --never customers.txt --json access.log
+  weir backtest --limit 100/hour --key user --algorithms all access.log
+  weir backtest --rules rules.yaml --fail-if 'refused > 0.1%' --json access.log
   weir backtest --limit 10/min 'kafka://localhost:9092/logs?from=6h'
   weir backtest --html report.html access.log    # next to a weir.yaml, with its rules
   weir cat attempts --json | weir backtest --rules rules.yaml -`,

@@ -40,7 +40,7 @@ func newParse() *cobra.Command {
 with the key and the cost, and the reason why it does not hit the others.`,
 		Example: `  weir parse access.log
   tail -n 20 /var/log/nginx/access.log | weir parse --rules rules.yaml -
-  weir parse --format '$remote_addr [$time_local] "$request" $status' --json access.log`,
+  weir parse --format '$remote_addr [$time_local] "$request"' --json access.log`,
 		Args: command.Files,
 		RunE: func(c *cobra.Command, files []string) error { return p.run(c, files) },
 	}

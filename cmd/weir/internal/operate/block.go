@@ -34,7 +34,7 @@ reports it.
 With --file the targets are those of a file, up to 10,000, one a line. Block then shows what they affect, and asks.
 --end takes the blocks of a file back; weir unblock does it for one target.`,
 		Example: `  weir block 203.0.113.7 --for 4h --why 'scrapes the catalogue'
-  weir block 2001:db8:bad::/48 --until 2030-01-01T00:00:00Z --why 'see ticket 4711'
+  weir block 2001:db8:bad::/48 --until 2030-01-01T00:00:00Z --why 'ticket 4711'
   weir block user:alice --why 'stolen account'
   weir block --file addresses.txt --for 24h --why 'a botnet'`,
 		Args: f.oneTargetOrFile,

@@ -164,6 +164,9 @@ func (a *listAnswer) sentences(f *fileCommand, block bool) []string {
 		}
 		all = append(all, text)
 	}
+	if a.Note != "" {
+		all = append(all, "note: "+a.Note)
+	}
 	return append(all, a.Affects...)
 }
 

@@ -53,7 +53,7 @@ times.
 
 Lines are sent at least once. If no answer comes, they are sent again, and send reports that they may be counted twice.`,
 		Example: `  weir send access.log
-  weir send --speed x10 --now --to http://127.0.0.1:7402 access.log access.log.1.gz
+  weir send --speed x10 --now --to http://127.0.0.1:7402 access.log access.log.1
   weir send --speed 500/s --topic logs access.log`,
 		Args: command.Files,
 		RunE: func(c *cobra.Command, files []string) error { return s.run(c, files) },

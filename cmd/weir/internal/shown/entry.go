@@ -84,21 +84,32 @@ func (e *Entry) UntilIn(t Times) string {
 
 // WhyText describes the reason in a few words.
 func (e *Entry) WhyText() string {
-	switch {
-	case e.Mode == blocklist.Shadow && e.Guarded:
-		return e.Reason() + " (guarded: not refused)"
-	case e.Mode == blocklist.Shadow:
-		return e.Reason() + " (shadow: not refused)"
+	if not := e.RefusesNot(); not != "" {
+		return e.Reason() + " (" + not + ")"
 	}
 	return e.Reason()
 }
 
+// RefusesNot is why the entry refuses no one; empty if it refuses.
+func (e *Entry) RefusesNot() string {
+	switch {
+	case e.Mode != blocklist.Shadow:
+		return ""
+	case e.Guarded:
+		return "guarded: not refused"
+	}
+	return "shadow: not refused"
+}
+
 // WhyIn is WhyText for a reader. At a terminal it begins with what is not refused.
 func (e *Entry) WhyIn(t Times) string {
-	if t.Local() && e.Mode == blocklist.Shadow && !e.Guarded {
-		return "would block: " + e.Reason()
+	switch {
+	case !t.Local() || e.Mode != blocklist.Shadow:
+		return e.WhyText()
+	case e.Guarded:
+		return "guarded, would block: " + e.Reason()
 	}
-	return e.WhyText()
+	return "would block: " + e.Reason()
 }
 
 // Reason describes the reason without the mode.

@@ -2,6 +2,7 @@ package shown
 
 import (
 	"testing"
+	"time"
 
 	"weir/pkg/blocklist"
 )
@@ -16,6 +17,20 @@ func TestTheAuthorIsNamedOnce(t *testing.T) {
 		e := &Entry{Entry: blocklist.Entry{Source: blocklist.Manual, By: "root", Why: why}}
 		if got := e.WhyText(); got != want {
 			t.Errorf("%q: %q, want %q", why, got, want)
+		}
+	}
+}
+
+// At a terminal, where long rows are cut, a reason begins with what is not refused.
+func TestWhatIsNotRefusedComesFirst(t *testing.T) {
+	for want, e := range map[string]blocklist.Entry{
+		"11 hits broke 10/min":                       {},
+		"would block: 11 hits broke 10/min":          {Mode: blocklist.Shadow},
+		"guarded, would block: 11 hits broke 10/min": {Mode: blocklist.Shadow, Guarded: true},
+	} {
+		e.Limit, e.Count = "10/min", 11
+		if got := (&Entry{Entry: e}).WhyIn(LocalTimes(time.Now())); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
