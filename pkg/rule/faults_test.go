@@ -39,6 +39,20 @@ func TestFilesWithErrors(t *testing.T) {
 	}
 }
 
+// A file cannot make reading it take long by its mistakes: the conditions of an expression with many are not looked at
+// one by one.
+func TestManyMistakesInOneExpression(t *testing.T) {
+	of := func(n int) string {
+		return "rules: [{name: a, key: ip, limits: [1/s], match: '" + strings.Repeat("qqqqq and ", n) + "status == \"1\"'}]"
+	}
+	if found := said(of(16)); strings.Count(found, "\n") != 16 || !strings.Contains(found, "mismatched types") {
+		t.Error(found)
+	}
+	if found := said(of(17)); strings.Count(found, "\n") != 16 || strings.Contains(found, "mismatched types") {
+		t.Error(found)
+	}
+}
+
 // said is the messages about a file, one a line.
 func said(file string) string {
 	_, warnings, err := rule.Parse("testdata/f", []byte(file))

@@ -9,12 +9,19 @@ import (
 
 // The library stops at the first mistake. So the conditions between and and or are compiled one by one to find all.
 
-// maxNested is how many brackets deep conditions are compiled one by one.
-const maxNested = 8
+// Conditions are compiled one by one up to so many brackets deep, and while fewer mistakes are known, which bounds the
+// time that a hostile file takes.
+const (
+	maxNested   = 8
+	maxMistakes = 16
+)
 
 // mistakes are all mistakes of a condition; first is what is known of the complete one, and the result where its parts
 // have none.
 func mistakes(text string, first []complaint, nested int) (all []complaint) {
+	if len(first) > maxMistakes {
+		return first
+	}
 	for _, piece := range pieces(text) {
 		_, found := compileAll(piece.text, reflect.Bool)
 		if found != nil && nested > 0 {
