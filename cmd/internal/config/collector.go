@@ -99,13 +99,16 @@ func (c *Collector) distinctNames(v yamlfile.Value) {
 	}
 }
 
-// A Source is of one of these kinds: exactly one of file, kafka, redis_stream, nats, http, syslog, otlp and loki is given.
+// A Source is of one of these kinds: exactly one of file, kafka, journald, redis_stream, nats, http, syslog, otlp and loki is
+// given.
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed; or one named pipe, or - for
 	// standard input.
 	File Texts `yaml:"file"`
 	// Kafka are topics, which a group of collectors reads, or with commit local this collector alone.
 	Kafka Texts `yaml:"kafka"`
+	// Journald names entries in journals of systemd, which this collector reads alone.
+	Journald Journald `yaml:"journald"`
 	// RedisStream names streams of a Redis, which this collector reads alone.
 	RedisStream RedisStream `yaml:"redis_stream"`
 	// NATS names a stream of NATS JetStream, which this collector reads alone.
@@ -177,7 +180,7 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
-			"start":   {"file", "kafka", "redis_stream", "nats"},
+			"start":   {"file", "kafka", "journald", "redis_stream", "nats"},
 			"keys":    {"http", "otlp", "loki"},
 			"from":    {"syslog"},
 			"tls":     {"http", "syslog", "kafka", "redis_stream", "nats", "otlp", "loki"},
@@ -238,7 +241,7 @@ func (s *Source) checkStdin(v yamlfile.Value) {
 	}
 }
 
-var kinds = []string{"file", "kafka", "redis_stream", "nats", "http", "syslog", "otlp", "loki"}
+var kinds = []string{"file", "kafka", "journald", "redis_stream", "nats", "http", "syslog", "otlp", "loki"}
 
 // checkKind requires exactly one kind.
 func (s *Source) checkKind(v yamlfile.Value) bool {
@@ -268,6 +271,8 @@ func (s *Source) Kind() string {
 		return "file"
 	case len(s.Kafka) > 0:
 		return "kafka"
+	case s.Journald.given():
+		return "journald"
 	case s.RedisStream.given():
 		return "redis_stream"
 	case s.NATS.given():

@@ -85,7 +85,7 @@ func (c *Config) paths() []*string {
 
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
-		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.RedisStream.PasswordFile, &s.NATS.PasswordFile, &s.NATS.TokenFile, &s.NATS.CredentialsFile)
+		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.Journald.Folder, &s.RedisStream.PasswordFile, &s.NATS.PasswordFile, &s.NATS.TokenFile, &s.NATS.CredentialsFile)
 		paths = appendEach(paths, s.File)
 	}
 	for i := range c.Notify {
@@ -196,6 +196,7 @@ func Keys() []string {
 		{"collector.settle.", Settle{}},
 		{"collector.settle.tls.", ClientTLS{}},
 		{"collector.sources[].", Source{}},
+		{"collector.sources[].journald.", Journald{}},
 		{"collector.sources[].redis_stream.", RedisStream{}},
 		{"collector.sources[].nats.", NATS{}},
 		{"collector.sources[].tls.", SourceTLS{}},

@@ -181,6 +181,11 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 			of.Kafka.Group = p.Config.CollectorGroup(s)
 		}
 		of.Kafka.Client, err = r.sourceClient(p, s)
+	case "journald":
+		of.Ordered = journals(s, start)
+		if len(s.Journald.Fields) > 0 && of.Options.Line == "" {
+			of.Options.Line = "MESSAGE"
+		}
 	case "redis_stream", "nats":
 		of.Ordered, err = streamSource(s, start)
 	case "http":

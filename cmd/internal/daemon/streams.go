@@ -7,6 +7,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/internal/store/redis"
 	"weir/pkg/collector/jetstream"
+	"weir/pkg/collector/journald"
 	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/redisstream"
@@ -30,12 +31,23 @@ func streamSource(s *config.Source, start pipeline.Start) (*ordered.Config, erro
 // streamsOf returns what opens the logs of a source.
 func streamsOf(s *config.Source) (func() ([]ordered.Log, error), error) {
 	switch s.Kind() {
+	case "journald":
+		return journals(s, pipeline.Start{}).Open, nil
 	case "redis_stream":
 		return redisStreams(s)
 	case "nats":
 		return natsStream(s)
 	}
 	return nil, fmt.Errorf("a source of the kind %s has no streams", s.Kind())
+}
+
+// journals makes the configuration of a source that reads journals.
+func journals(s *config.Source, start pipeline.Start) *ordered.Config {
+	options := journald.Options{Folder: s.Journald.Folder, Matches: s.Journald.Matches(), Fields: s.Journald.Fields}
+	return &ordered.Config{
+		Kind: s.Kind(), Start: start, Grows: true,
+		Open: func() ([]ordered.Log, error) { return journald.Open(options) },
+	}
 }
 
 func redisStreams(s *config.Source) (func() ([]ordered.Log, error), error) {
