@@ -44,6 +44,12 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 			streams[at] = s
 		}
 
+		if s.AMQP.Queue != "" {
+			at := [2]string{s.AMQP.URL, s.AMQP.Queue}
+			checkShared(place.Key("amqp"), s, "queue "+s.AMQP.Queue, streams[at])
+			streams[at] = s
+		}
+
 		for _, path := range s.File {
 			path = filepath.Clean(path)
 			if other := files[path]; other != nil && other != s {

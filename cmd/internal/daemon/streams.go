@@ -10,6 +10,7 @@ import (
 	"weir/pkg/collector/journald"
 	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pipeline"
+	"weir/pkg/collector/rabbit"
 	"weir/pkg/collector/redisstream"
 )
 
@@ -37,6 +38,8 @@ func streamsOf(s *config.Source) (func() ([]ordered.Log, error), error) {
 		return redisStreams(s)
 	case "nats":
 		return natsStream(s)
+	case "amqp":
+		return rabbitStream(s)
 	}
 	return nil, fmt.Errorf("a source of the kind %s has no streams", s.Kind())
 }
@@ -95,6 +98,25 @@ func natsStream(s *config.Source) (func() ([]ordered.Log, error), error) {
 	}
 	return func() ([]ordered.Log, error) {
 		log, err := jetstream.Open(options)
+		return []ordered.Log{log}, err
+	}, nil
+}
+
+func rabbitStream(s *config.Source) (func() ([]ordered.Log, error), error) {
+	of := &s.AMQP
+	options := rabbit.Options{URL: of.URL, Queue: of.Queue, User: of.User, Password: func() (string, error) { return passwordIn(of.PasswordFile) }}
+	if _, err := options.Password(); err != nil { // at the start, not only in the status
+		return nil, err
+	}
+	if encryption := s.TLS.Client(); encryption.On {
+		secure, err := clientTLS(&encryption)
+		if err != nil {
+			return nil, err
+		}
+		options.TLS = secure
+	}
+	return func() ([]ordered.Log, error) {
+		log, err := rabbit.Open(options)
 		return []ordered.Log{log}, err
 	}, nil
 }
