@@ -21,7 +21,9 @@ type streamServer struct {
 }
 
 // streamServers make a server of each kind.
-var streamServers = map[string]func(testing.TB) *streamServer{"redis": newRedisStream, "nats": newNATSStream}
+var streamServers = map[string]func(testing.TB) *streamServer{
+	"journald": newJournal, "redis": newRedisStream, "nats": newNATSStream, "amqp": newRabbitStream,
+}
 
 // A collector that is killed while it reads, and under which the server is restarted, counts every request once.
 func TestACollectorOfStreamsThatIsKilledCountsEveryRequestOnce(t *testing.T) {

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 	goredis "github.com/redis/go-redis/v9"
 
 	"weir/internal/store/redis/redistest"
+	"weir/test/journals"
 	"weir/test/nats"
 )
 
@@ -22,7 +24,7 @@ func BenchmarkStreamLatency(b *testing.B) {
 	for _, of := range []struct {
 		name  string
 		start func(testing.TB) (source string, log lineLog)
-	}{{"redis", redisLog}, {"nats", natsLog}} {
+	}{{"journald", journalLog}, {"redis", redisLog}, {"nats", natsLog}} {
 		b.Run(of.name, func(b *testing.B) {
 			source, log := of.start(b)
 			f := newFleet(b, latencyRules, "")
@@ -33,6 +35,23 @@ func BenchmarkStreamLatency(b *testing.B) {
 			}
 		})
 	}
+}
+
+// A journalOf is a writer of a journal.
+type journalOf struct{ *journals.Writer }
+
+func journalLog(t testing.TB) (source string, log lineLog) {
+	folder := t.TempDir()
+	return fmt.Sprintf("{journald: {folder: %q, unit: nginx}, format: combined}", folder), journalOf{journals.Start(t, folder, "system")}
+}
+
+func (j journalOf) append(lines []byte) error {
+	var texts []string
+	for line := range strings.Lines(string(lines)) {
+		texts = append(texts, strings.TrimSuffix(line, "\n"))
+	}
+	j.Add(texts)
+	return nil
 }
 
 // A redisStream is a stream in a Redis.

@@ -127,8 +127,11 @@ func (b *Bench) Await() {
 // Settle waits until the collector has caught up.
 func (b *Bench) Settle() {
 	b.T.Helper()
-	wait.Until(b.T, "the collector to have caught up", func() bool { return b.running.Status().CaughtUp })
+	wait.Until(b.T, "the collector to have caught up", b.CaughtUp)
 }
+
+// CaughtUp reports whether the collector has caught up.
+func (b *Bench) CaughtUp() bool { return b.running.Status().CaughtUp }
 
 // Status is that of the source.
 func (b *Bench) Status() pipeline.SourceStatus { return b.running.Status().Sources[0] }

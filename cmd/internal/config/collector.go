@@ -118,17 +118,22 @@ func (c *Collector) fields(header string) rule.Fields {
 	return known
 }
 
-// A Source is of one of these kinds: exactly one of file, kafka, redis_stream, nats, http, syslog, otlp and loki is given.
+// A Source is of one of these kinds: exactly one of file, kafka, journald, redis_stream, nats, amqp, http, syslog, otlp and
+// loki is given.
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed; or one named pipe, or - for
 	// standard input.
 	File Texts `yaml:"file"`
 	// Kafka are topics, which a group of collectors reads, or with commit local this collector alone.
 	Kafka Texts `yaml:"kafka"`
+	// Journald names entries in journals of systemd, which this collector reads alone.
+	Journald Journald `yaml:"journald"`
 	// RedisStream names streams of a Redis, which this collector reads alone.
 	RedisStream RedisStream `yaml:"redis_stream"`
 	// NATS names a stream of NATS JetStream, which this collector reads alone.
 	NATS NATS `yaml:"nats"`
+	// AMQP names a stream of RabbitMQ, which this collector reads alone.
+	AMQP AMQP `yaml:"amqp"`
 	// HTTP is the address that accepts lines (POST /v1/requests); beyond loopback it needs keys with the role send, or
 	// client certificates.
 	HTTP string `yaml:"http"`
@@ -170,7 +175,7 @@ type Source struct {
 	// everyone, on loopback.
 	From network.List `yaml:"from"`
 	// TLS encrypts an http, otlp or loki source, a syslog source of the form tls://, or the connections to a kafka source's own
-	// brokers; for a redis_stream with rediss:// and for nats it has the certificates. Default: not encrypted.
+	// brokers; for a redis_stream with rediss://, for nats and for amqp with amqps:// it has the certificates. Default: not encrypted.
 	TLS SourceTLS `yaml:"tls"`
 	// Brokers are those of a kafka source, where they are not kafka.brokers. Nothing is written there. Default:
 	// kafka.brokers.
@@ -196,10 +201,10 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
-			"start":   {"file", "kafka", "redis_stream", "nats"},
+			"start":   {"file", "kafka", "journald", "redis_stream", "nats", "amqp"},
 			"keys":    {"http", "otlp", "loki"},
 			"from":    {"syslog"},
-			"tls":     {"http", "syslog", "kafka", "redis_stream", "nats", "otlp", "loki"},
+			"tls":     {"http", "syslog", "kafka", "redis_stream", "nats", "amqp", "otlp", "loki"},
 			"brokers": {"kafka"},
 			"sasl":    {"kafka"},
 			"commit":  {"kafka"},
@@ -219,6 +224,8 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 			s.checkBrokers(v)
 		case "redis_stream":
 			s.checkRedisStream(v)
+		case "amqp":
+			s.checkAMQPTLS(v)
 		}
 	}
 }
@@ -257,7 +264,7 @@ func (s *Source) checkStdin(v yamlfile.Value) {
 	}
 }
 
-var kinds = []string{"file", "kafka", "redis_stream", "nats", "http", "syslog", "otlp", "loki"}
+var kinds = []string{"file", "kafka", "journald", "redis_stream", "nats", "amqp", "http", "syslog", "otlp", "loki"}
 
 // checkKind requires exactly one kind.
 func (s *Source) checkKind(v yamlfile.Value) bool {
@@ -287,10 +294,14 @@ func (s *Source) Kind() string {
 		return "file"
 	case len(s.Kafka) > 0:
 		return "kafka"
+	case s.Journald.given():
+		return "journald"
 	case s.RedisStream.given():
 		return "redis_stream"
 	case s.NATS.given():
 		return "nats"
+	case s.AMQP.given():
+		return "amqp"
 	case s.HTTP != "":
 		return "http"
 	case s.OTLP != "":

@@ -85,7 +85,7 @@ func (c *Config) paths() []*string {
 
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
-		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.SASL.TokenFile, &s.RedisStream.PasswordFile, &s.NATS.PasswordFile, &s.NATS.TokenFile, &s.NATS.CredentialsFile)
+		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.SASL.TokenFile, &s.Journald.Folder, &s.RedisStream.PasswordFile, &s.NATS.PasswordFile, &s.NATS.TokenFile, &s.NATS.CredentialsFile, &s.AMQP.PasswordFile)
 		paths = appendEach(paths, s.File)
 	}
 	for i := range c.Notify {
@@ -138,6 +138,7 @@ func (c *Config) NamedFiles() (named []NamedFile) {
 		add(section+".sasl.password_file", s.SASL.PasswordFile)
 		add(section+".sasl.token_file", s.SASL.TokenFile)
 		add(section+".redis_stream.password_file", s.RedisStream.PasswordFile)
+		add(section+".amqp.password_file", s.AMQP.PasswordFile)
 		add(section+".nats.password_file", s.NATS.PasswordFile)
 		add(section+".nats.token_file", s.NATS.TokenFile)
 		add(section+".nats.credentials_file", s.NATS.CredentialsFile)
@@ -198,8 +199,10 @@ func Keys() []string {
 		{"collector.settle.", Settle{}},
 		{"collector.settle.tls.", ClientTLS{}},
 		{"collector.sources[].", Source{}},
+		{"collector.sources[].journald.", Journald{}},
 		{"collector.sources[].redis_stream.", RedisStream{}},
 		{"collector.sources[].nats.", NATS{}},
+		{"collector.sources[].amqp.", AMQP{}},
 		{"collector.sources[].tls.", SourceTLS{}},
 		{"collector.sources[].sasl.", SASL{}},
 		{"aggregator.", Aggregator{}},

@@ -32,9 +32,21 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 			streams[at] = s
 		}
 
+		if s.Kind() == "journald" {
+			at := [2]string{"journald", s.Journald.Folder + "\x00" + strings.Join(s.Journald.Matches(), "\x00")}
+			checkShared(place.Key("journald"), s, "journal", streams[at])
+			streams[at] = s
+		}
+
 		if s.NATS.Stream != "" && s.NATS.Subject == "" { // two subjects may be two logs
 			at := [2]string{s.NATS.URL, s.NATS.Stream}
 			checkShared(place.Key("nats"), s, "stream "+s.NATS.Stream, streams[at])
+			streams[at] = s
+		}
+
+		if s.AMQP.Queue != "" {
+			at := [2]string{s.AMQP.URL, s.AMQP.Queue}
+			checkShared(place.Key("amqp"), s, "queue "+s.AMQP.Queue, streams[at])
 			streams[at] = s
 		}
 

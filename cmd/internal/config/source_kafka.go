@@ -18,7 +18,7 @@ const (
 func (s *Source) Local() bool { return s.Commit == commitLocal }
 
 // SourceTLS configures the connections of a source: those that an http or a syslog source accepts, or those to the brokers
-// of a kafka source or to the server of a redis_stream or of nats.
+// of a kafka source or to the server of a redis_stream, of nats or of amqp.
 type SourceTLS struct {
 	// On is true when the connections to brokers are encrypted.
 	On bool
@@ -55,7 +55,7 @@ func (t *SourceTLS) Client() ClientTLS { return ClientTLS{t.On, t.CA, t.Cert, t.
 func (s *Source) checkTLS(v yamlfile.Value) {
 	place := v.Key("tls")
 	_, scalar := place.Scalar()
-	switch connects := slices.Contains([]string{"kafka", "redis_stream", "nats"}, s.Kind()); {
+	switch connects := slices.Contains([]string{"kafka", "redis_stream", "nats", "amqp"}, s.Kind()); {
 	case !v.Has("tls") || place.Faulty():
 	case connects && s.TLS.Clients != "":
 		place.Key("clients").Faultf("leave it out", "clients has no meaning for a source of the kind %s", s.Kind())

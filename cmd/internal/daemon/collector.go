@@ -181,7 +181,12 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 			of.Kafka.Group = p.Config.CollectorGroup(s)
 		}
 		of.Kafka.Client, err = r.sourceClient(p, s)
-	case "redis_stream", "nats":
+	case "journald":
+		of.Ordered = journals(s, start)
+		if len(s.Journald.Fields) > 0 && of.Options.Line == "" {
+			of.Options.Line = "MESSAGE"
+		}
+	case "redis_stream", "nats", "amqp":
 		of.Ordered, err = streamSource(s, start)
 	case "http":
 		of.HTTP, err = httpSource(p, s, s.HTTP)

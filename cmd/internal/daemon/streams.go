@@ -7,8 +7,10 @@ import (
 	"weir/cmd/internal/config"
 	"weir/internal/store/redis"
 	"weir/pkg/collector/jetstream"
+	"weir/pkg/collector/journald"
 	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pipeline"
+	"weir/pkg/collector/rabbit"
 	"weir/pkg/collector/redisstream"
 )
 
@@ -30,12 +32,25 @@ func streamSource(s *config.Source, start pipeline.Start) (*ordered.Config, erro
 // streamsOf returns what opens the logs of a source.
 func streamsOf(s *config.Source) (func() ([]ordered.Log, error), error) {
 	switch s.Kind() {
+	case "journald":
+		return journals(s, pipeline.Start{}).Open, nil
 	case "redis_stream":
 		return redisStreams(s)
 	case "nats":
 		return natsStream(s)
+	case "amqp":
+		return rabbitStream(s)
 	}
 	return nil, fmt.Errorf("a source of the kind %s has no streams", s.Kind())
+}
+
+// journals makes the configuration of a source that reads journals.
+func journals(s *config.Source, start pipeline.Start) *ordered.Config {
+	options := journald.Options{Folder: s.Journald.Folder, Matches: s.Journald.Matches(), Fields: s.Journald.Fields}
+	return &ordered.Config{
+		Kind: s.Kind(), Start: start, Grows: true,
+		Open: func() ([]ordered.Log, error) { return journald.Open(options) },
+	}
 }
 
 func redisStreams(s *config.Source) (func() ([]ordered.Log, error), error) {
@@ -83,6 +98,25 @@ func natsStream(s *config.Source) (func() ([]ordered.Log, error), error) {
 	}
 	return func() ([]ordered.Log, error) {
 		log, err := jetstream.Open(options)
+		return []ordered.Log{log}, err
+	}, nil
+}
+
+func rabbitStream(s *config.Source) (func() ([]ordered.Log, error), error) {
+	of := &s.AMQP
+	options := rabbit.Options{URL: of.URL, Queue: of.Queue, User: of.User, Password: func() (string, error) { return passwordIn(of.PasswordFile) }}
+	if _, err := options.Password(); err != nil { // at the start, not only in the status
+		return nil, err
+	}
+	if encryption := s.TLS.Client(); encryption.On {
+		secure, err := clientTLS(&encryption)
+		if err != nil {
+			return nil, err
+		}
+		options.TLS = secure
+	}
+	return func() ([]ordered.Log, error) {
+		log, err := rabbit.Open(options)
 		return []ordered.Log{log}, err
 	}, nil
 }

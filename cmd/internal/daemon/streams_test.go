@@ -14,6 +14,7 @@ import (
 	"weir/internal/store/redis/redistest"
 	"weir/test/nats"
 	"weir/test/port"
+	"weir/test/rabbit"
 )
 
 // certificate writes a certificate for 127.0.0.1, which is its own authority, and its key.
@@ -97,6 +98,29 @@ func TestAStreamOfNATSOverTLS(t *testing.T) {
 		logs[0].Close()
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", source, err, want)
+		}
+	}
+}
+
+// A stream of RabbitMQ is found over TLS with the authority that the configuration names.
+func TestAStreamOfRabbitMQOverTLS(t *testing.T) {
+	cert, key := certificate(t)
+	secure := port.Reserve(t, "127.0.0.1")
+	server := rabbit.Start(t, fmt.Sprintf("listeners.ssl.default = %s\nssl_options.cacertfile = %s\nssl_options.certfile = %[2]s\nssl_options.keyfile = %s\n", secure, cert, key))
+	server.Make("logs", "stream")
+	server.Add("logs", []string{"a", "b"})
+	for tls, want := range map[string]string{
+		fmt.Sprintf("{ca: %q}", cert): "",
+		"true":                        "certificate signed by unknown authority",
+	} {
+		logs, err := OpenStreams(sourceOf(t, fmt.Sprintf("{amqp: {url: 'amqps://%s', queue: logs}, tls: %s}", secure, tls)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		extent, err := logs[0].Extent(t.Context(), nil)
+		logs[0].Close()
+		if want == "" && (err != nil || extent.Last.Position != 2) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %+v, %v", tls, extent, err)
 		}
 	}
 }

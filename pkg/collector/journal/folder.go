@@ -46,7 +46,11 @@ func lockFolder(path string) (*folder, error) {
 	return nil, fmt.Errorf("locking the collector's folder %s: %w", path, err)
 }
 
-func (f *folder) unlock() { f.lock.Close() }
+// unlock unlocks the folder also while a child that has not begun its program has the file open.
+func (f *folder) unlock() {
+	_ = syscall.Flock(int(f.lock.Fd()), syscall.LOCK_UN) // Close unlocks it otherwise
+	f.lock.Close()
+}
 
 func (f *folder) in(name string) string { return filepath.Join(f.path, name) }
 

@@ -104,6 +104,18 @@ func (k *Kept) find(key logKey) string {
 	return ""
 }
 
+// has reports whether anything of a source was read.
+func (k *Kept) has(source string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for key := range k.all {
+		if key.source == source {
+			return true
+		}
+	}
+	return false
+}
+
 // begin makes a log the present one, and returns when the journal's file has it.
 func (k *Kept) begin(ctx context.Context, name string, position int64, n note) error {
 	k.journal.Set(journal.Log{Source: name, Position: position, Reached: pace.NoTime, Note: n.bytes()})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,9 @@ type Config struct {
 	Kind  string                // as in the configuration
 	Open  func() ([]Log, error) // opens its logs; it connects to nothing yet
 	Start pipeline.Start
+
+	// Grows means that Open may fail for some time, and may return more logs later. It is asked every second.
+	Grows bool
 }
 
 // A source reads its logs.
@@ -31,7 +35,10 @@ type source struct {
 	in     *pipeline.Intake
 	config Config
 	kept   *Kept
-	logs   []*followed
+
+	mu    sync.Mutex // guards what follows; only Run adds logs
+	logs  []*followed
+	fault error // of Open
 }
 
 // A followed is a log that is read. Its mutex guards what the status shows.
@@ -49,19 +56,28 @@ type followed struct {
 // New makes a source.
 func New(in *pipeline.Intake, kept *Kept, config Config) (pipeline.Source, error) {
 	logs, err := config.Open()
-	if err != nil {
+	if err != nil && !config.Grows {
 		return nil, err
 	}
-	s := &source{in: in, config: config, kept: kept}
+	s := &source{in: in, config: config, kept: kept, fault: err}
+	later := config.Grows && kept.has(in.Name())
 	for _, log := range logs {
-		s.logs = append(s.logs, &followed{log: log, name: log.String()})
+		s.logs = append(s.logs, &followed{log: log, name: log.String(), missing: later})
 	}
 	return s, nil
 }
 
+// all returns the logs that there are by now.
+func (s *source) all() (logs []*followed, fault error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.logs), s.fault
+}
+
 // Announce makes others wait for each log until it is known whether it has anything to read.
 func (s *source) Announce() {
-	for _, f := range s.logs {
+	logs, _ := s.all()
+	for _, f := range logs {
 		f.member = s.in.Join(f.name)
 	}
 }
@@ -69,8 +85,9 @@ func (s *source) Announce() {
 // Status is the state of the source.
 func (s *source) Status() pipeline.SourceStatus {
 	status := s.in.Status(s.config.Kind)
-	lag, known := int64(0), true
-	for _, f := range s.logs {
+	logs, fault := s.all()
+	lag, known := int64(0), fault == nil
+	for _, f := range logs {
 		waiting, sure := f.lag(s.in.Now())
 		known = known && sure
 		lag += waiting
@@ -92,15 +109,45 @@ func (s *source) Run(ctx context.Context) error {
 	defer s.leave()
 	defer running.Wait()
 	defer cancel() // also after a panic
-	for _, f := range s.logs {
+	logs, _ := s.all()
+	for _, f := range logs {
 		running.Go(func() { s.follow(ctx, f) })
 	}
 
 	for ctx.Err() == nil {
+		if s.config.Grows {
+			for _, f := range s.grow() {
+				running.Go(func() { s.follow(ctx, f) })
+			}
+		}
 		s.Status() // the gauge
 		sleep.For(ctx, time.Second)
 	}
 	return nil
+}
+
+// grow returns the logs that were not there before. Each is read from its first entry.
+func (s *source) grow() (more []*followed) {
+	logs, fault := s.config.Open()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case fault != nil:
+		s.in.Trouble("find", fault)
+	case s.fault != nil:
+		s.in.Mended("find")
+	}
+	s.fault = fault
+	for _, log := range logs {
+		name := log.String()
+		if slices.ContainsFunc(s.logs, func(f *followed) bool { return f.name == name }) {
+			log.Close()
+			continue
+		}
+		f := &followed{log: log, name: name, missing: true, member: s.in.Join(name)}
+		s.logs, more = append(s.logs, f), append(more, f)
+	}
+	return more
 }
 
 // follow reads a log until the context is done.
@@ -130,7 +177,8 @@ func (s *source) follow(ctx context.Context, f *followed) {
 
 // leave ends the comparisons, and closes the logs.
 func (s *source) leave() {
-	for _, f := range s.logs {
+	logs, _ := s.all()
+	for _, f := range logs {
 		f.memberNow().Leave()
 		f.log.Close()
 	}

@@ -1,0 +1,64 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"weir/internal/yamlfile"
+)
+
+// AMQP configures a source that reads a stream of RabbitMQ.
+type AMQP struct {
+	// URL is the server's, amqp://host:5672/vhost, or amqps:// for TLS.
+	URL string `yaml:"url"`
+	// Queue is the name of a queue of the type stream.
+	Queue string `yaml:"queue"`
+	// User is our name. Default: guest, which RabbitMQ lets in from its own machine only.
+	User string `yaml:"user"`
+	// PasswordFile contains only the password. Default: that of guest.
+	PasswordFile string `yaml:"password_file"`
+}
+
+func (s *AMQP) given() bool { return s.URL != "" || s.Queue != "" }
+
+// Validate checks the URL, the queue and the login.
+func (s *AMQP) Validate(v yamlfile.Value) {
+	const example = `{url: "amqp://host:5672", queue: logs}`
+	switch {
+	case v.Key("url").Faulty() || v.Key("queue").Faulty():
+	case s.URL == "":
+		v.Faultf("write amqp: "+example, "the source names no server")
+	case s.Queue == "":
+		v.Faultf("write amqp: "+example, "the source names no queue")
+	default:
+		if err := checkAMQP(s.URL); err != nil {
+			v.Key("url").Fault(err)
+		}
+	}
+	if (s.User == "") != (s.PasswordFile == "") {
+		v.Faultf("give both or neither", "only one of user and password_file is given")
+	}
+}
+
+// checkAMQP returns what is wrong with the URL of a server.
+func checkAMQP(text string) error {
+	if strings.Contains(text, "@") {
+		return fmt.Errorf("the URL contains a user or password, which logs would show; set user and password_file next to it")
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.RawQuery != "" || u.Fragment != "" || strings.Count(u.Path, "/") > 1 {
+		return fmt.Errorf("%q is not the address of a RabbitMQ; write it as amqp://host:5672/vhost, or amqps:// for TLS", text)
+	}
+	if u.Scheme == "amqps" {
+		return checkHostPort(u.Host, "5671")
+	}
+	return checkHostPort(u.Host, "5672")
+}
+
+// checkAMQPTLS checks the source's settings for TLS.
+func (s *Source) checkAMQPTLS(v yamlfile.Value) {
+	if s.TLS.On && strings.HasPrefix(s.AMQP.URL, "amqp://") {
+		v.Key("tls").Faultf("write url: \"amqps://…\"", "tls is given, but amqp:// is not encrypted")
+	}
+}

@@ -1,0 +1,153 @@
+package rabbit_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	collected "weir/pkg/collector/rabbit"
+
+	"weir/pkg/collector/ordered"
+	"weir/test/rabbit"
+	"weir/test/streams"
+	"weir/test/wait"
+)
+
+// A bench is a RabbitMQ, and a collector that reads a stream there.
+type bench struct {
+	*streams.Bench
+	server  *rabbit.Server
+	options collected.Options
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{server: rabbit.Start(t, "")}
+	b.options = collected.Options{URL: "amqp://" + b.server.Addr, Queue: "logs"}
+	b.again(t)
+	return b
+}
+
+// again makes another collector.
+func (b *bench) again(t *testing.T) {
+	b.Bench = streams.New(t, "amqp", func() ([]ordered.Log, error) {
+		log, err := collected.Open(b.options)
+		return []ordered.Log{log}, err
+	})
+}
+
+// Each message counts once, although the collector and the server are stopped and started, and whatever headers it has.
+func TestAStreamIsCountedOnce(t *testing.T) {
+	b := newBench(t)
+	b.Start()
+	b.Trouble("reading logs: it does not exist")
+	b.server.Make("logs", "stream")
+	b.server.Add("logs", b.Lines(5000))
+	b.Await()
+	b.server.Add("logs", b.Lines(1))
+	b.Await()
+	headers := amqp.Table{"x-stream-offset": int64(1 << 40), "nested": amqp.Table{"a": []any{"b", strings.Repeat("c", 100_000)}}}
+	for _, line := range b.Lines(10) {
+		b.server.Publish("logs", amqp.Publishing{Body: []byte(line), Headers: headers, ContentType: "text/\xff"})
+	}
+	b.Await()
+	b.Restart(func() { b.server.Add("logs", b.Lines(100)) })
+	b.Await()
+	b.Sink.Set(func() { b.Sink.Mute = true })
+	b.server.Add("logs", b.Lines(50))
+	b.Sink.Await(t, b.Want)
+	b.server.Kill()
+	b.Trouble("reading logs")
+	b.server.Restart()
+	b.Sink.Unmute()
+	b.server.Add("logs", b.Lines(20))
+	b.Await()
+	if log := b.Status().Logs[0]; log.Lag != 0 || log.Position != 5181 || log.Log != "logs" {
+		t.Errorf("the status is %+v", log)
+	}
+
+	// A stream that was made again is another one, whether it is shorter or longer.
+	for _, n := range []int{50, 200} {
+		b.server.Delete("logs")
+		b.server.Make("logs", "stream")
+		b.server.Add("logs", b.Lines(n))
+		b.Await()
+	}
+	b.Restart(func() {
+		b.server.Delete("logs")
+		b.server.Make("logs", "stream")
+		b.server.Add("logs", b.Lines(300))
+	})
+	b.Await()
+	b.Says("the stream was deleted and made again")
+}
+
+// start decides where a stream begins about which nothing is stored. A long message is counted as such.
+func TestStart(t *testing.T) {
+	b := newBench(t)
+	b.server.Make("logs", "stream")
+	b.Source.Ordered.Start.Latest = true
+	b.server.Add("logs", b.Unread(700))
+	b.Start()
+	b.Settle()
+	b.server.Add("logs", b.Lines(5))
+	b.server.Add("logs", []string{strings.Repeat("x", 17<<20)})
+	b.server.Add("logs", b.Lines(5))
+	b.Await()
+	wait.Until(t, "the long message to be counted", func() bool { return b.Status().Uncounted["long"] == 1 })
+	b.Stop()
+
+	b.again(t)
+	b.Source.Ordered.Start.Before = time.Hour
+	b.server.Delete("logs")
+	b.server.Make("logs", "stream")
+	b.server.Add("logs", b.Lines(20))
+	b.Start()
+	b.Await()
+}
+
+// What is wrong with the login or the queue is named, and a password is read again.
+func TestErrors(t *testing.T) {
+	b := newBench(t)
+	b.server.Make("logs", "stream")
+	b.server.Add("logs", b.Lines(20))
+	var mu sync.Mutex
+	password := "wrong"
+	b.options.User = "guest"
+	b.options.Password = func() (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if password == "" {
+			return "", errors.New("the file is gone")
+		}
+		return password, nil
+	}
+	set := func(to string) {
+		mu.Lock()
+		defer mu.Unlock()
+		password = to
+	}
+	b.Start()
+	b.Trouble("the server refuses our user")
+	set("")
+	b.Trouble("the file is gone")
+	set("guest")
+	b.Await()
+	b.Stop()
+
+	b.server.Make("classic", "classic")
+	b.options.Queue = "classic"
+	b.Restart(func() {})
+	b.Trouble("the queue is not a stream")
+}
+
+func FuzzMark(f *testing.F) {
+	f.Add("1:2")
+	f.Add("")
+	f.Add("9223372036854775807:-1")
+	f.Fuzz(collected.CheckMark)
+}
