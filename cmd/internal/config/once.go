@@ -38,6 +38,12 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 			streams[at] = s
 		}
 
+		if s.S3 != "" {
+			at := [2]string{s.Endpoint, s.S3}
+			checkShared(place.Key("s3"), s, "prefix "+s.S3, streams[at])
+			streams[at] = s
+		}
+
 		for _, path := range s.File {
 			path = filepath.Clean(path)
 			if other := files[path]; other != nil && other != s {

@@ -181,7 +181,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 			of.Kafka.Group = p.Config.CollectorGroup(s)
 		}
 		of.Kafka.Client, err = r.sourceClient(p, s)
-	case "redis_stream", "nats":
+	case "redis_stream", "nats", "s3":
 		of.Ordered, err = streamSource(s, start)
 	case "http":
 		of.HTTP, err = httpSource(p, s, s.HTTP)

@@ -3,10 +3,13 @@ package daemon
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"weir/cmd/internal/config"
+	"weir/internal/bucket"
 	"weir/internal/store/redis"
 	"weir/pkg/collector/jetstream"
+	"weir/pkg/collector/objects"
 	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/redisstream"
@@ -34,8 +37,19 @@ func streamsOf(s *config.Source) (func() ([]ordered.Log, error), error) {
 		return redisStreams(s)
 	case "nats":
 		return natsStream(s)
+	case "s3":
+		return s3Objects(s), nil
 	}
 	return nil, fmt.Errorf("a source of the kind %s has no streams", s.Kind())
+}
+
+func s3Objects(s *config.Source) func() ([]ordered.Log, error) {
+	return func() ([]ordered.Log, error) {
+		log, err := objects.Open(objects.Options{
+			URL: s.S3, Delay: time.Duration(s.Delay), Where: bucket.Options{Region: s.Region, Endpoint: s.Endpoint},
+		})
+		return []ordered.Log{log}, err
+	}
 }
 
 func redisStreams(s *config.Source) (func() ([]ordered.Log, error), error) {
