@@ -17,6 +17,7 @@ import (
 	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pipeline"
 	"weir/test/metric"
+	"weir/test/real"
 	"weir/test/s3"
 	"weir/test/streams"
 	"weir/test/wait"
@@ -212,6 +213,7 @@ func TestLatestBeginsWithWhatIsWrittenThen(t *testing.T) {
 // Of many objects, each line counts once, although the collector stops in the midst and some are written twice. The
 // journal has those of the delay only.
 func TestManyObjects(t *testing.T) {
+	real.Long(t)
 	b := newBench(t)
 	const many = 10_000
 	var keys []string
