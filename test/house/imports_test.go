@@ -22,6 +22,7 @@ var vendors = map[string][]string{
 	"github.com/redis/go-redis":       {"internal/store", "pkg/inline", "pkg/collector/redisstream"},
 	"github.com/nats-io":              {"pkg/collector/jetstream"},
 	"github.com/rabbitmq":             {"pkg/collector/rabbit"},
+	"github.com/aws":                  {"internal/bucket"},
 	"github.com/jackc/pgx":            {"pkg/inline"},
 	"github.com/go-sql-driver":        {"pkg/inline"},
 	"github.com/cockroachdb/pebble":   {"internal/database", "internal/store", "internal/topic/local", "pkg/enforcer/past"},

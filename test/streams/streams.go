@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +148,17 @@ func (b *Bench) Reads(position int64) {
 		}
 		time.Sleep(time.Millisecond)
 	}
+}
+
+// JournalBytes is the size of the journal as it is rewritten when the collector starts.
+func (b *Bench) JournalBytes() int64 {
+	b.T.Helper()
+	b.Restart(func() {})
+	info, err := os.Stat(filepath.Join(b.folder, "journal"))
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return info.Size()
 }
 
 // Says waits until the log has a text.

@@ -118,8 +118,8 @@ func (c *Collector) fields(header string) rule.Fields {
 	return known
 }
 
-// A Source is of one of these kinds: exactly one of file, kafka, journald, redis_stream, nats, amqp, http, syslog, otlp and
-// loki is given.
+// A Source is of one of these kinds: exactly one of file, kafka, journald, redis_stream, nats, amqp, s3, http, syslog, otlp
+// and loki is given.
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed; or one named pipe, or - for
 	// standard input.
@@ -134,6 +134,8 @@ type Source struct {
 	NATS NATS `yaml:"nats"`
 	// AMQP names a stream of RabbitMQ, which this collector reads alone.
 	AMQP AMQP `yaml:"amqp"`
+	// S3 is where objects are that this collector reads alone: s3://bucket/prefix/.
+	S3 string `yaml:"s3"`
 	// HTTP is the address that accepts lines (POST /v1/requests); beyond loopback it needs keys with the role send, or
 	// client certificates.
 	HTTP string `yaml:"http"`
@@ -185,11 +187,17 @@ type Source struct {
 	// Commit is where a kafka source keeps how far it has read: group, a consumer group in that Kafka, or local, the data
 	// folder of this collector, which then reads all partitions. Default: group, and with brokers local.
 	Commit string `yaml:"commit"`
+	// Region is that of the bucket of an s3 source. Default: that of the SDK's environment and files.
+	Region string `yaml:"region"`
+	// Endpoint is the URL of a server of S3 other than Amazon's. Default: that of the SDK's environment and files.
+	Endpoint string `yaml:"endpoint"`
+	// Delay is how long after its time of modification an object of an s3 source may appear. Default: 1h.
+	Delay duration.Duration `yaml:"delay"`
 }
 
 // FromYAML sets the defaults of a source and reads its keys.
 func (s *Source) FromYAML(v yamlfile.Value) {
-	*s = Source{Envelope: "auto", Format: "auto", Start: Start{Earliest: true}, Zone: Zone{time.UTC}}
+	*s = Source{Envelope: "auto", Format: "auto", Start: Start{Earliest: true}, Zone: Zone{time.UTC}, Delay: duration.Duration(time.Hour)}
 	type plain Source
 	v.Decode((*plain)(s))
 	if v.Null() || s.checkKind(v) {
@@ -201,13 +209,16 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
-			"start":   {"file", "kafka", "journald", "redis_stream", "nats", "amqp"},
-			"keys":    {"http", "otlp", "loki"},
-			"from":    {"syslog"},
-			"tls":     {"http", "syslog", "kafka", "redis_stream", "nats", "amqp", "otlp", "loki"},
-			"brokers": {"kafka"},
-			"sasl":    {"kafka"},
-			"commit":  {"kafka"},
+			"start":    {"file", "kafka", "journald", "redis_stream", "nats", "amqp", "s3"},
+			"keys":     {"http", "otlp", "loki"},
+			"from":     {"syslog"},
+			"tls":      {"http", "syslog", "kafka", "redis_stream", "nats", "amqp", "otlp", "loki"},
+			"brokers":  {"kafka"},
+			"sasl":     {"kafka"},
+			"commit":   {"kafka"},
+			"region":   {"s3"},
+			"endpoint": {"s3"},
+			"delay":    {"s3"},
 		} {
 			if kind := s.Kind(); v.Has(key) && !slices.Contains(of, kind) {
 				v.Key(key).Faultf("leave it out", "%s has no meaning for a source of the kind %s", key, kind)
@@ -226,6 +237,8 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 			s.checkRedisStream(v)
 		case "amqp":
 			s.checkAMQPTLS(v)
+		case "s3":
+			s.checkS3(v)
 		}
 	}
 }
@@ -264,7 +277,7 @@ func (s *Source) checkStdin(v yamlfile.Value) {
 	}
 }
 
-var kinds = []string{"file", "kafka", "journald", "redis_stream", "nats", "amqp", "http", "syslog", "otlp", "loki"}
+var kinds = []string{"file", "kafka", "journald", "redis_stream", "nats", "amqp", "s3", "http", "syslog", "otlp", "loki"}
 
 // checkKind requires exactly one kind.
 func (s *Source) checkKind(v yamlfile.Value) bool {
@@ -302,6 +315,8 @@ func (s *Source) Kind() string {
 		return "nats"
 	case s.AMQP.given():
 		return "amqp"
+	case s.S3 != "":
+		return "s3"
 	case s.HTTP != "":
 		return "http"
 	case s.OTLP != "":

@@ -21,7 +21,7 @@ func documented(t *testing.T) []row {
 		t.Fatal(err)
 	}
 	var rows []row
-	line := regexp.MustCompile("(?m)^\\| `([a-z_.\\[\\]]+)` \\|([^|]*)\\|([^|]*)\\|")
+	line := regexp.MustCompile("(?m)^\\| `([a-z0-9_.\\[\\]]+)` \\|([^|]*)\\|([^|]*)\\|")
 	for _, match := range line.FindAllStringSubmatch(string(text), -1) {
 		rows = append(rows, row{match[1], strings.TrimSpace(match[2]), strings.TrimSpace(match[3])})
 	}

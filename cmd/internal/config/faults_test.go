@@ -125,7 +125,7 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 
 		"enforcer: {crowdsec: {addresses: [edge, ' ']}}":                            `weir.yaml:1:41: the name is empty; write the name of an API key`,
 		"collector: {sources: {file: a.log}}":                                       `weir.yaml:1:22: a map found where a list is expected; write [one, another], or a line with a dash for each`,
-		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source has no kind; add one of file, kafka, journald, redis_stream, nats, amqp, http, syslog, otlp, loki`,
+		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source has no kind; add one of file, kafka, journald, redis_stream, nats, amqp, s3, http, syslog, otlp, loki`,
 		"collector: {sources: [{file: ['-', a]}]}":                                  `weir.yaml:1:30: standard input is named next to files; make it a source of its own`,
 		"collector: {sources: [{file: '-', start: latest}]}":                        `weir.yaml:1:42: start has no meaning for a pipe, which cannot be read again; leave it out`,
 		"collector: {sources: [{otlp: '0.0.0.0:4317'}]}":                            `weir.yaml:1:30: 0.0.0.0:4317 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,

@@ -49,6 +49,11 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 			checkShared(place.Key("amqp"), s, "queue "+s.AMQP.Queue, streams[at])
 			streams[at] = s
 		}
+		if s.S3 != "" {
+			at := [2]string{s.Endpoint, s.S3}
+			checkShared(place.Key("s3"), s, "prefix "+s.S3, streams[at])
+			streams[at] = s
+		}
 
 		for _, path := range s.File {
 			path = filepath.Clean(path)

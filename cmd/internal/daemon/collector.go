@@ -186,7 +186,7 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 		if len(s.Journald.Fields) > 0 && of.Options.Line == "" {
 			of.Options.Line = "MESSAGE"
 		}
-	case "redis_stream", "nats", "amqp":
+	case "redis_stream", "nats", "amqp", "s3":
 		of.Ordered, err = streamSource(s, start)
 	case "http":
 		of.HTTP, err = httpSource(p, s, s.HTTP)

@@ -3,11 +3,14 @@ package daemon
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"weir/cmd/internal/config"
+	"weir/internal/bucket"
 	"weir/internal/store/redis"
 	"weir/pkg/collector/jetstream"
 	"weir/pkg/collector/journald"
+	"weir/pkg/collector/objects"
 	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/rabbit"
@@ -40,6 +43,8 @@ func streamsOf(s *config.Source) (func() ([]ordered.Log, error), error) {
 		return natsStream(s)
 	case "amqp":
 		return rabbitStream(s)
+	case "s3":
+		return s3Objects(s), nil
 	}
 	return nil, fmt.Errorf("a source of the kind %s has no streams", s.Kind())
 }
@@ -50,6 +55,15 @@ func journals(s *config.Source, start pipeline.Start) *ordered.Config {
 	return &ordered.Config{
 		Kind: s.Kind(), Start: start, Grows: true,
 		Open: func() ([]ordered.Log, error) { return journald.Open(options) },
+	}
+}
+
+func s3Objects(s *config.Source) func() ([]ordered.Log, error) {
+	return func() ([]ordered.Log, error) {
+		log, err := objects.Open(objects.Options{
+			URL: s.S3, Delay: time.Duration(s.Delay), Where: bucket.Options{Region: s.Region, Endpoint: s.Endpoint},
+		})
+		return []ordered.Log{log}, err
 	}
 }
 

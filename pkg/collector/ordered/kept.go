@@ -20,8 +20,9 @@ type Kept struct {
 	journal *journal.Journal
 	cuts    *pipeline.KeptCuts
 
-	mu  sync.Mutex
-	all map[logKey]*keptLog
+	mu     sync.Mutex
+	all    map[logKey]*keptLog
+	values map[string]map[int][]byte // of memories, by the names of their logs
 }
 
 // A logKey is a log that a source reads.
@@ -76,8 +77,12 @@ func (n *note) choice() *request.Choice {
 
 // NewKept reads what a journal has of logs that servers keep.
 func NewKept(j *journal.Journal, cuts *pipeline.KeptCuts) *Kept {
-	k := &Kept{journal: j, cuts: cuts, all: map[logKey]*keptLog{}}
+	k := &Kept{journal: j, cuts: cuts, all: map[logKey]*keptLog{}, values: map[string]map[int][]byte{}}
 	for _, log := range j.Logs() {
+		if value, ok := readMemoryNote(log.Note); ok {
+			k.setValue(value.Of, value.Number, value.Value)
+			continue
+		}
 		n, ok := readNote(log.Note)
 		if !ok {
 			continue
@@ -141,6 +146,7 @@ func (k *Kept) forget(ctx context.Context, key logKey) {
 			continue
 		}
 		k.journal.Forget(name)
+		(&Memory{k, key, name}).forgetAll()
 		k.mu.Lock()
 		kept := k.all[key]
 		kept.former = slices.DeleteFunc(kept.former, func(other string) bool { return other == name })

@@ -74,7 +74,10 @@ type Page struct {
 	Entries []Entry
 	Start   int64 // the position before them, if it is after the place that was asked for
 	Lost    int64 // entries up to there that were deleted before they were read
-	Waiting int64 // entries that follow
+	Waiting int64 // entries that follow, or objects
+
+	Missed int64  // objects that are not read, or not to their end
+	Why    string // in words, where there are any
 }
 
 // An Entry is one entry of a log.

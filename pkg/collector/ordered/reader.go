@@ -39,6 +39,9 @@ func (r *reader) run(ctx context.Context) error {
 	if err := r.resume(ctx); err != nil {
 		return err
 	}
+	if log, ok := r.log.(Remembering); ok {
+		log.Remember(&Memory{r.source.kept, r.key, r.name})
+	}
 
 	member := r.of.memberNow()
 	member.Wait(false)
@@ -246,6 +249,10 @@ func (r *reader) feed(ctx context.Context, page *Page) error {
 	}
 	r.stream.SetBehind(page.Waiting > 0 || len(page.Entries) > 0)
 	r.of.waits(page.Waiting+int64(len(page.Entries)), r.source.in.Now())
+	if page.Missed > 0 {
+		r.source.in.Uncounted(pipeline.ReasonLost, page.Missed)
+		r.source.in.Logger().Error("not read: requests are not counted", "log", r.of.name, "why", page.Why)
+	}
 	if err := r.skip(ctx, page); err != nil {
 		return err
 	}

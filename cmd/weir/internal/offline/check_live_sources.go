@@ -41,7 +41,7 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 		if len(s.Brokers) > 0 {
 			l.ownBrokers(ctx, s)
 		}
-	case "journald", "redis_stream", "nats", "amqp":
+	case "journald", "redis_stream", "nats", "amqp", "s3":
 		l.streams(ctx, s)
 	case "http":
 		l.listens(ctx, thing, "tcp", s.HTTP)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
@@ -35,6 +36,10 @@ func (l *liveCheck) stream(ctx context.Context, thing string, log ordered.Log) {
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", log, err)
+	}
+	if strings.HasPrefix(log.String(), "s3://") {
+		l.judge(thing, err, fmt.Sprintf("%s can be listed", log))
+		return
 	}
 	l.judge(thing, err, fmt.Sprintf("%s has %s", log, output.Counted(int(extent.Last.Position-extent.First.Position), "entry")))
 }

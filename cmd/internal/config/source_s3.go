@@ -1,0 +1,25 @@
+package config
+
+import (
+	"time"
+
+	"weir/internal/bucket"
+	"weir/internal/yamlfile"
+)
+
+const longestDelay = 14 * 24 * time.Hour
+
+// checkS3 checks the place of an s3 source and its delay.
+func (s *Source) checkS3(v yamlfile.Value) {
+	if _, _, err := bucket.Parse(s.S3); err != nil {
+		v.Key("s3").Fault(err)
+	}
+	if s.Endpoint != "" {
+		if err := bucket.CheckEndpoint(s.Endpoint); err != nil {
+			v.Key("endpoint").Fault(err)
+		}
+	}
+	if delay := time.Duration(s.Delay); (delay < time.Minute || delay > longestDelay) && !v.Key("delay").Faulty() {
+		v.Key("delay").Faultf("write 1m to 336h; 1h is usual", "a delay of %s cannot be", delay)
+	}
+}

@@ -1,0 +1,182 @@
+package objects
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cespare/xxhash/v2"
+
+	"weir/pkg/collector/ordered"
+)
+
+const (
+	entryBytes  = 48
+	recordMost  = 64      // entries in a record
+	knownMost   = 1 << 20 // objects in memory
+	frontierKey = 0       // the number of the frontier's value; records follow
+)
+
+func hashOf(text string) uint64 { return xxhash.Sum64String(text) }
+
+// An entry is an object that was read to its end.
+type entry struct {
+	key, etag uint64 // hashes
+	modified  int64  // Unix seconds
+	end       int64  // the position of its end
+	bytes     int64  // unpacked
+	chain     uint64 // the hash of its lines
+
+	record int  // which has it
+	listed bool // by the present listing
+}
+
+func (e *entry) append(b []byte) []byte {
+	for _, n := range []uint64{e.key, e.etag, uint64(e.modified), uint64(e.end), uint64(e.bytes), e.chain} {
+		b = binary.LittleEndian.AppendUint64(b, n)
+	}
+	return b
+}
+
+func readEntry(b []byte) *entry {
+	n := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
+	return &entry{key: n(0), etag: n(1), modified: int64(n(2)), end: int64(n(3)), bytes: int64(n(4)), chain: n(5)}
+}
+
+// A frontier divides the objects that are forgotten from the others.
+type frontier struct {
+	At   int64           `json:"at"`             // Unix seconds: objects of then and before are not read
+	Days map[int64]int64 `json:"days,omitempty"` // how many of them there are, by day
+}
+
+const secondsADay = 86_400
+
+// known are the objects that were read, and not forgotten.
+type known struct {
+	memory   *ordered.Memory
+	byKey    map[uint64]*entry
+	records  map[int][]*entry
+	last     int          // the record that is being filled
+	dirty    map[int]bool // records that differ from the journal's
+	added    int          // objects since they were written
+	frontier frontier
+}
+
+// load reads what the journal has. Objects whose end is after the position were read, and the journal does not have it:
+// they are read again.
+func (k *known) load(ctx context.Context, m *ordered.Memory, position, since int64) error {
+	*k = known{memory: m, byKey: map[uint64]*entry{}, records: map[int][]*entry{}, dirty: map[int]bool{}, frontier: frontier{At: since}}
+	values := m.Values()
+	if text, ok := values[frontierKey]; ok {
+		if err := json.Unmarshal(text, &k.frontier); err != nil {
+			return fmt.Errorf("the journal's frontier cannot be read: %w", err)
+		}
+		delete(values, frontierKey)
+	} else if since > 0 {
+		if err := k.keepFrontier(ctx); err != nil {
+			return err
+		}
+	}
+
+	for _, number := range slices.Sorted(keysOf(values)) {
+		value, changed := values[number], false
+		k.last = number
+		if len(value) == 0 {
+			m.Forget(number)
+		}
+		for ; len(value) >= entryBytes; value = value[entryBytes:] {
+			switch e := readEntry(value); {
+			case e.end > position:
+				changed = true
+			case e.modified > k.frontier.At:
+				k.put(e, number)
+			}
+		}
+		if changed {
+			k.dirty[number] = true
+		}
+	}
+	k.last = max(k.last, frontierKey+1)
+	return k.write(ctx)
+}
+
+func keysOf(m map[int][]byte) func(func(int) bool) {
+	return func(yield func(int) bool) {
+		for key := range m {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+func (k *known) put(e *entry, record int) {
+	e.record = record
+	k.byKey[e.key] = e
+	k.records[record] = append(k.records[record], e)
+}
+
+// find returns the object with a key and an ETag, if it was read.
+func (k *known) find(key, etag string) *entry {
+	if e := k.byKey[hashOf(key)]; e != nil && e.etag == hashOf(etag) {
+		return e
+	}
+	return nil
+}
+
+// add adds an object. The journal has it after write.
+func (k *known) add(e *entry) error {
+	if len(k.byKey) >= knownMost {
+		return errors.New("more than 1,048,576 objects came within the delay; give the source a shorter one")
+	}
+	if len(k.records[k.last]) >= recordMost {
+		k.last++
+	}
+	k.put(e, k.last)
+	k.dirty[k.last] = true
+	k.added++
+	return nil
+}
+
+// unwritten is how many objects were added since write.
+func (k *known) unwritten() int { return k.added }
+
+// write writes what changed. It returns when the journal has it.
+func (k *known) write(ctx context.Context) error {
+	for record := range k.dirty {
+		var value []byte
+		for _, e := range k.records[record] {
+			value = e.append(value)
+		}
+		if err := k.memory.Keep(ctx, record, value); err != nil {
+			return err
+		}
+	}
+	clear(k.dirty)
+	k.added = 0
+	return nil
+}
+
+func (k *known) keepFrontier(ctx context.Context) error {
+	text, _ := json.Marshal(k.frontier) // it is made of numbers
+	return k.memory.Keep(ctx, frontierKey, text)
+}
+
+// forget removes the objects of the frontier's time and before. The journal has the frontier first.
+func (k *known) forget() {
+	for key, e := range k.byKey {
+		if e.modified <= k.frontier.At {
+			delete(k.byKey, key)
+		}
+	}
+	for number, entries := range k.records {
+		gone := func(e *entry) bool { return k.byKey[e.key] != e }
+		if number != k.last && !slices.ContainsFunc(entries, func(e *entry) bool { return !gone(e) }) {
+			delete(k.records, number)
+			k.memory.Forget(number)
+		}
+	}
+}

@@ -1,0 +1,338 @@
+// Package objects reads the objects under a prefix of S3 as one log of package ordered. It finds them by listing the
+// prefix.
+//
+// # Positions
+//
+// The position of a line is the number of unpacked bytes read before and with it, over all objects. The place is the
+// object that is being read: its key, its ETag and where it begins. It has a hash of the lines before a page too.
+//
+// Which objects were read is in the journal next to the place: for each one hashes of its key and its ETag, when it was
+// written, where its last line ends, and the hash of its lines (48 bytes). An object belongs to those that were read if
+// the place is not before that end. So an object that is listed twice is read once, whenever the process ends.
+//
+// # The delay
+//
+// An object appears at most the delay after the time that S3 gives it. Objects that are older than the delay, and all
+// of whose hits Kafka has, are forgotten, unless an older object waits to be read. One time divides the objects that are
+// forgotten from the others: an object that the listing has before it is not read. So the journal has the objects of one
+// delay, however many the prefix has, and at most 1,048,576.
+//
+// An object that appears before that time is late. Late objects show by the number of objects of each day, which the
+// journal has: they are counted, and never read. If another object of the same day is deleted between the same two
+// listings, a late one is not noticed.
+//
+// # Objects that are written again
+//
+// Under the same key, an object with another ETag is read from its beginning, unless it begins with all lines that were
+// read of the one before. Then only what follows is read.
+//
+// Bounds. A listing keeps the 100,000 first objects that are not read, in the order in which they are read; the others
+// are found by the next one. Of an object, two pages of about 1 MiB are in memory, and a line of 16 MiB at most.
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"weir/internal/bucket"
+	"weir/pkg/collector/ordered"
+)
+
+const (
+	waitFor     = 500 * time.Millisecond
+	listEvery   = 10 * time.Second
+	whyMost     = 1 << 10 // bytes of causes in the log
+	sampleBytes = 1 << 10 // of a line that is too long
+)
+
+// Options name objects.
+type Options struct {
+	URL   string // s3://bucket/prefix
+	Delay time.Duration
+	Where bucket.Options
+
+	ListEvery time.Duration // 0 is 10 s
+	Now       func() time.Time
+}
+
+// Open makes the log of a prefix. It does not connect yet.
+func Open(o Options) (ordered.Log, error) {
+	name, prefix, err := bucket.Parse(o.URL)
+	if err != nil {
+		return nil, err
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.ListEvery == 0 {
+		o.ListEvery = listEvery
+	}
+	l := &log{options: o, prefix: prefix, bucket: bucket.New(name, o.Where)}
+	l.finder = &listing{log: l}
+	return l, nil
+}
+
+// A log is the objects of a prefix.
+type log struct {
+	options Options
+	prefix  string
+	bucket  *bucket.Bucket
+	finder  *listing
+
+	memory   *ordered.Memory
+	restored bool // all below is as the journal has it
+	known    known
+	position int64    // of the last page
+	reading  *reading // nil: the next object has to be opened
+	missed   int64    // objects that are not read, and why
+	why      string
+}
+
+// An object is an object to read.
+type object struct {
+	bucket.Object
+	when time.Time // of its requests, as far as its name shows it; else when it was written
+	was  *entry    // what was read under its key before; nil for nothing
+}
+
+// A place is the ID of an ordered.Place.
+type place struct {
+	Since int64  `json:"since,omitempty"` // objects of this Unix second or before are not read
+	Key   string `json:"key,omitempty"`   // of the object that is being read
+	ETag  string `json:"etag,omitempty"`
+	Begin int64  `json:"begin,omitempty"` // the position of its first byte
+	Page  int64  `json:"page,omitempty"`  // bytes of it before the page
+	Chain uint64 `json:"chain,omitempty"` // the hash of the lines in them
+}
+
+func (p place) at(position int64) ordered.Place {
+	text, _ := json.Marshal(p) // it is made of numbers and texts
+	return ordered.Place{Position: position, ID: string(text)}
+}
+
+func placeOf(o ordered.Place) (p place, err error) {
+	if err := json.Unmarshal([]byte(o.ID), &p); err != nil || p.Begin > o.Position || p.Begin+p.Page > o.Position || p.Page < 0 {
+		return p, fmt.Errorf("%q is not a place in objects", o.ID)
+	}
+	return p, nil
+}
+
+func (l *log) String() string { return l.options.URL }
+
+// Close ends a transfer.
+func (l *log) Close() { l.leave() }
+
+func (l *log) leave() {
+	if l.reading != nil {
+		l.reading.close()
+		l.reading = nil
+	}
+}
+
+// Extent makes sure that there is the bucket. A bucket that was made again is the same log: its objects are others.
+func (l *log) Extent(ctx context.Context, _ *ordered.Known) (e ordered.Extent, err error) {
+	l.restored = false
+	if err := l.finder.look(ctx); err != nil {
+		return e, missing(err)
+	}
+	return ordered.Extent{First: place{}.at(0), Last: place{Since: l.options.Now().Unix() - 1}.at(0)}, nil
+}
+
+func missing(err error) error {
+	if errors.Is(err, bucket.ErrMissing) {
+		return ordered.ErrMissing
+	}
+	return err
+}
+
+// Since returns the place before the objects that were written at a time or later.
+func (l *log) Since(_ context.Context, at time.Time) (ordered.Place, error) {
+	return place{Since: at.Unix() - 1}.at(0), nil
+}
+
+// Remember implements ordered.Remembering.
+func (l *log) Remember(m *ordered.Memory) { l.memory, l.restored = m, false }
+
+// restore takes up reading at a place.
+func (l *log) restore(ctx context.Context, after ordered.Place) error {
+	at, err := placeOf(after)
+	if err != nil {
+		return err
+	}
+	l.leave()
+	l.position, l.missed, l.why = after.Position, 0, ""
+	if err := l.known.load(ctx, l.memory, after.Position, at.Since); err != nil {
+		return err
+	}
+	l.finder.reset()
+	if at.Key != "" && l.known.find(at.Key, at.ETag) == nil {
+		if err := l.resume(ctx, at); err != nil {
+			return err
+		}
+	}
+	l.restored = true
+	return nil
+}
+
+// Read returns lines of the object that is being read.
+func (l *log) Read(ctx context.Context, after ordered.Place) (ordered.Page, error) {
+	page, err := l.read(ctx, after)
+	if err != nil {
+		l.restored = false
+	}
+	return page, missing(err)
+}
+
+func (l *log) read(ctx context.Context, after ordered.Place) (page ordered.Page, err error) {
+	if !l.restored || l.position != after.Position {
+		if err := l.restore(ctx, after); err != nil {
+			return page, err
+		}
+	}
+	for end := time.Now().Add(2 * waitFor); time.Now().Before(end) && !l.full(&page, after); {
+		if l.reading == nil {
+			if len(page.Entries) > 0 && l.finder.waiting() == 0 {
+				break
+			}
+			found, err := l.finder.find(ctx)
+			if err != nil {
+				return page, err
+			}
+			if found == nil {
+				break
+			}
+			if err := l.open(ctx, found); err != nil {
+				return page, err
+			}
+			continue
+		}
+
+		entries, ended, err := l.reading.page()
+		if err != nil {
+			return page, fmt.Errorf("%s: %w", l.reading.Key, err)
+		}
+		page.Entries = append(page.Entries, entries...)
+		l.position = l.reading.begin + l.reading.at
+		if ended {
+			if err := l.finish(); err != nil {
+				return page, err
+			}
+		}
+	}
+	// The journal has the objects that ended before any place after them can be there.
+	if err := l.known.write(ctx); err != nil {
+		return page, err
+	}
+	return l.add(page), nil
+}
+
+// full reports whether a page has enough: small objects share one, so that the journal is written once for them.
+func (l *log) full(page *ordered.Page, after ordered.Place) bool {
+	return l.position-after.Position >= pageBytes || l.known.unwritten() >= recordMost && len(page.Entries) > 0
+}
+
+// add adds to a page what is known besides its lines.
+func (l *log) add(page ordered.Page) ordered.Page {
+	page.Missed, page.Why = l.missed, l.why
+	l.missed, l.why = 0, ""
+	page.Waiting = l.finder.waiting()
+	if l.reading != nil {
+		page.Waiting++
+	}
+	return page
+}
+
+// miss notes that an object is not read, or not to its end.
+func (l *log) miss(key, why string) {
+	l.missed++
+	if l.why != "" {
+		l.why += "; "
+	}
+	if len(l.why) < whyMost {
+		l.why += key + ": " + why
+	}
+}
+
+// finish notes that an object was read to its end.
+func (l *log) finish() error {
+	r := l.reading
+	if r.damage != nil {
+		l.miss(r.Key, fmt.Sprintf("what follows after %d unpacked bytes cannot be read: %v", r.at, r.damage))
+	}
+	l.leave()
+	return l.known.add(&entry{
+		key: hashOf(r.Key), etag: hashOf(r.ETag), modified: r.Modified.Unix(),
+		end: r.begin + r.at, bytes: r.at, chain: r.chain,
+	})
+}
+
+// open opens an object, behind what was read of it under another ETag.
+func (l *log) open(ctx context.Context, o *object) error {
+	body, err := l.get(ctx, o.Key)
+	if body == nil || err != nil {
+		return err
+	}
+	if l.known.find(o.Key, body.ETag) != nil { // it was written again since it was found
+		return body.Close()
+	}
+	r := newReading(body)
+	if was := o.was; was != nil && was.bytes > 0 {
+		same, err := r.skip(was.bytes, was.chain)
+		if err != nil {
+			r.close()
+			return err
+		}
+		if !same {
+			r.close()
+			if body, err = l.get(ctx, o.Key); body == nil || err != nil {
+				return err
+			}
+			r = newReading(body)
+		}
+	}
+	r.begin = l.position - r.at
+	l.reading = r
+	return nil
+}
+
+// get opens an object. It is nil when it cannot be read any more.
+func (l *log) get(ctx context.Context, key string) (*bucket.Body, error) {
+	body, err := l.bucket.Open(ctx, key)
+	if errors.Is(err, bucket.ErrGone) || errors.Is(err, bucket.ErrArchived) {
+		l.miss(key, err.Error())
+		return nil, nil
+	}
+	return body, err
+}
+
+// resume opens the object of a place. If it was written again and does not begin as the one before, what was not read of
+// that is missed, and the finder finds the other one.
+func (l *log) resume(ctx context.Context, at place) error {
+	body, err := l.get(ctx, at.Key)
+	if body == nil || err != nil {
+		return err
+	}
+	r := newReading(body)
+	same, err := r.skip(at.Page, at.Chain)
+	if err == nil && same {
+		same, err = r.pass(l.position - at.Begin)
+	}
+	switch {
+	case err != nil:
+		r.close()
+		return err
+	case !same && body.ETag == at.ETag:
+		r.close()
+		return fmt.Errorf("%s: it has the same ETag as before and other lines", at.Key)
+	case !same:
+		r.close()
+		l.miss(at.Key, "it was written again with other lines before it was read to its end")
+		return nil
+	}
+	r.begin = at.Begin
+	l.reading = r
+	return nil
+}
