@@ -23,7 +23,8 @@ func TestCheck(t *testing.T) {
 	login := verdict("login", "alice /login", map[string]string{"user": "alice", "path": "/login"})
 	login.Limit = "5/10s"
 	r := start(t, list(t, ofIP("203.0.113.7"), ofIP("2001:db8::/64"), ofIP("192.0.2.1"), ofIP("127.0.0.1"), ofIP("10.1.1.1"), shadow, login,
-		verdict("tenant", "acme", map[string]string{"tenant": "acme"}), verdict("gone", "x", nil)), nil)
+		verdict("tenant", "acme", map[string]string{"tenant": "acme"}), verdict("gone", "x", nil),
+		verdict("per-user", "dave ", map[string]string{"user": "dave "})), nil)
 	for name, test := range map[string]struct {
 		headers []string
 		status  int
@@ -38,6 +39,8 @@ func TestCheck(t *testing.T) {
 		"allowed by the rules":           {[]string{"X-Forwarded-For", "192.0.2.1"}, 200, ""},
 		"covered":                        {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/login"}, 429, "refused login"},
 		"covered, spelt otherwise":       {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/x/..//%6cogin?a"}, 429, "refused login"},
+		"a user whose space is lost":     {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice ", "X-Forwarded-Uri", "/login"}, 429, "refused login"},
+		"a blocked user with a space":    {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "dave "}, 200, ""},
 		"not covered":                    {[]string{"X-Forwarded-For", "203.0.113.8", "X-User", "alice", "X-Forwarded-Uri", "/"}, 200, ""},
 		"a header as a field":            {[]string{"X-Forwarded-For", "203.0.113.8", "Tenant", "acme"}, 429, "refused tenant"},
 		"a trusted proxy itself":         {nil, 200, ""},

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -44,21 +45,29 @@ type exporter struct {
 func newExporter(t *testing.T, f *fleet) *exporter {
 	t.Helper()
 	e := &exporter{t: t, address: port.Reserve(t, "127.0.0.1"), http2: port.Reserve(t, "127.0.0.1")}
-	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	e.start(f, "", func(_ http.ResponseWriter, r *http.Request) {
 		if began, ok := e.began.Load(r.Header.Get("X-Number")); ok {
 			close(began.(chan struct{}))
 		}
 		<-r.Context().Done()
-	}))
+	})
+	return e
+}
+
+// start runs nginx before an application, with further lines in the location that passes requests to it.
+func (e *exporter) start(f *fleet, further string, application http.HandlerFunc) {
+	t := e.t
+	t.Helper()
+	app := httptest.NewServer(application)
 	t.Cleanup(app.Close)
 	f.write("users", "alice:{PLAIN}secret\n")
 	f.write("nginx.conf", "daemon off;\nuser root;\n"+strings.NewReplacer("worker_processes auto;", "worker_processes 1;", "http {", "http {\n"+temporaryPaths(f),
 		"        # The check.", strings.NewReplacer("/etc/nginx/users", f.path("users"), "http://127.0.0.1:8080", app.URL).Replace(behindAPassword(t))+"        # The check.",
-		"listen 80;", "listen "+e.address+"; listen "+e.http2+" http2;", "127.0.0.1:7421", f.enforcer, "127.0.0.1:8080", app.Listener.Addr().String(),
+		"listen 80;", "listen "+e.address+"; listen "+e.http2+" http2;", "127.0.0.1:7421", f.enforcer,
+		"proxy_pass http://127.0.0.1:8080;", further+"proxy_pass "+app.URL+";", "127.0.0.1:8080", app.Listener.Addr().String(),
 		"/var/log/nginx/access.log", f.path("access.log"), "/var/log/nginx/error.log", "stderr", "/run/nginx.pid", f.path("nginx.pid"),
 	).Replace(deployed(t, "edge/nginx.conf")))
 	startNginx(t, f, e.address)
-	return e
 }
 
 // behindAPassword has the lines of docs/edges.md, Users, for nginx.
@@ -197,6 +206,44 @@ func TestCancelledStreamsHoldNoPlaces(t *testing.T) {
 		wait.Until(t, "nginx has their lines", func() bool { return f.lines("/export ") >= before+10 })
 		connection.Close()
 		all(e.fill())
+	}
+}
+
+// An application that goes on without its client never has more to do at once than the limit, with the line for nginx in
+// docs/edges.md.
+func TestClientsThatGiveUpOnPurposeKeepTheirPlaces(t *testing.T) {
+	f := newFleet(t, endsRules, "inline: {request_id: X-Weir-Request}\n")
+	f.start(build(t, "weir"), "run", "--set", fmt.Sprintf("collector.sources=[{file: [%q]}]", f.path("access.log")))
+	f.ready()
+	var atOnce atomic.Int32
+	done := make(chan struct{})
+	e := &exporter{t: t, address: port.Reserve(t, "127.0.0.1"), http2: port.Reserve(t, "127.0.0.1")}
+	e.start(f, "proxy_ignore_client_abort on; ", func(http.ResponseWriter, *http.Request) {
+		atOnce.Add(1)
+		defer atOnce.Add(-1)
+		<-done
+	})
+	defer close(done)
+
+	giveUp := func() (status int) {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.address+"/export", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return 0
+		}
+		answer.Body.Close()
+		return answer.StatusCode
+	}
+	wait.Until(t, "the application has ten", func() bool { giveUp(); return atOnce.Load() >= 10 })
+	before := f.lines("refused exports")
+	wait.Until(t, "twenty more are refused", func() bool { giveUp(); return f.lines("refused exports") >= before+20 || atOnce.Load() > 10 })
+	if n := atOnce.Load(); n != 10 {
+		t.Errorf("the application has %d at once, and the limit is 10", n)
 	}
 }
 
