@@ -77,3 +77,34 @@ func TestALogThatIsDeletedCostsNoMemory(t *testing.T) {
 	}
 	runtime.KeepAlive(f)
 }
+
+// A log whose folder was away, as a volume that is mounted again, is read on when it is back and grows.
+func TestALogThatWasAwayIsReadOn(t *testing.T) {
+	b := newBench(t, "access.log")
+	var later atomic.Int64
+	b.pipeline.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	f := b.family("access.log")
+	b.Log("access.log", 50)
+	f.settle(t)
+	b.Rename("access.log", "away")
+	later.Store(int64(2 * closeAfter))
+	f.scan()
+	f.tidy()
+	if len(f.logs) != 0 {
+		t.Fatalf("%d logs are open, want none", len(f.logs))
+	}
+
+	b.Rename("away", "access.log")
+	if f.changed() {
+		t.Error("the log is back as it was, and is looked at again")
+	}
+	b.Log("access.log", 10)
+	if !f.changed() {
+		t.Fatal("the log has grown, and is not looked at again")
+	}
+	f.scan()
+	f.settle(t)
+	if len(f.logs) != 1 || b.source.Status().Requests != 60 {
+		t.Errorf("%d logs are open, %d requests are read; want 1 and 60", len(f.logs), b.source.Status().Requests)
+	}
+}

@@ -133,7 +133,11 @@ func (f *family) changed() bool {
 	if err != nil {
 		return len(f.logs) > 0 && f.logs[len(f.logs)-1].suffix == ""
 	}
-	return len(f.logs) == 0 && f.finished[inodeOf(info)] == nil || len(f.logs) > 0 && f.logs[len(f.logs)-1].inode != inodeOf(info)
+	if len(f.logs) > 0 {
+		return f.logs[len(f.logs)-1].inode != inodeOf(info)
+	}
+	done := f.finished[inodeOf(info)]
+	return done == nil || !unchanged(done, info) // it may be back with more, after its folder was away
 }
 
 // tidy closes files that will not grow any more, and live files that another live file continues: these are copies of

@@ -188,7 +188,8 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 		w.close() // the process that had them has ended meanwhile
 	}
 
-	if !own || runs || last {
+	asks := !own || runs || last
+	if asks {
 		err := w.askTopics(limited, report)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = fmt.Errorf("no answer from the topics within %s", patience)
@@ -205,7 +206,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 	report.NothingRuns = len(report.Faults) == 0 && !runs && report.reached() == 0 && !report.hasMembers()
 	report.unasked = report.others(w.settings.AggregatorGroup())
 	report.starting = runs && report.reached() < len(report.Parts)
-	report.CaughtUp = !report.NothingRuns && !report.starting && len(report.Faults) == 0 && report.waiting() == 0 && report.allPartsCaughtUp()
+	report.CaughtUp = asks && !report.NothingRuns && !report.starting && len(report.Faults) == 0 && report.waiting() == 0 && report.allPartsCaughtUp()
 	return report
 }
 

@@ -253,3 +253,13 @@ func TestAPartOfAnotherInstallationHasNotCaughtUp(t *testing.T) {
 		t.Errorf("%v, %+v", err, report)
 	}
 }
+
+// While --wait waits, the topics of a folder without a process are not asked. Before they are, nothing has caught up,
+// whichever part answers.
+func TestTopicsThatAreNotAskedHaveNotCaughtUp(t *testing.T) {
+	part := running.NewPart(t, `{"rules": "f00d", "caught_up": true}`)
+	settings := settingsOf(t, fmt.Sprintf("data: %s\ncollector: {listen: \"\"}\naggregator: {listen: \"\"}\nenforcer: {admin: %q}", running.Folder(t), part.Address()))
+	if report := lookedAt(t, settings).look(running.Within(t, time.Minute), false, time.Second); report.CaughtUp {
+		t.Errorf("%+v", report)
+	}
+}
