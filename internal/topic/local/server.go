@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,7 +58,8 @@ func (l *Log) Serve(socket string) (*Server, error) {
 		return l.Groups(ctx, q.Get("prefix"), q["named"]...)
 	}))
 	mux.HandleFunc("GET /records", s.records)
-	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: requestPatience, ReadTimeout: requestPatience, WriteTimeout: answerPatience, MaxHeaderBytes: 64 << 10}
+	s.server = &http.Server{Handler: mux, ReadHeaderTimeout: requestPatience, ReadTimeout: requestPatience, WriteTimeout: answerPatience, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(l.logger.Handler(), slog.LevelDebug)} // without descriptors it has one each second
 	s.serve(listener)
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
