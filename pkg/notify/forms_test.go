@@ -291,7 +291,7 @@ func TestWhoGetsWhat(t *testing.T) {
 	}
 }
 
-// Blocks that a guard holds back are counted for themselves: nobody reads that they are refused.
+// Blocks that a guard holds back are counted for themselves, so no one reads that they are refused.
 func TestGuardedBlocksAreCounted(t *testing.T) {
 	guarded := event("b")
 	guarded.Mode, guarded.Guarded = blocklist.Shadow, true

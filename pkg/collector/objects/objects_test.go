@@ -195,7 +195,7 @@ func TestALongLineIsCounted(t *testing.T) {
 	}
 }
 
-// What is there at the beginning is not read with latest; what is written then is.
+// With latest, objects that are there at the beginning are not read, and those that are written then are.
 func TestLatestBeginsWithWhatIsWrittenThen(t *testing.T) {
 	b := newBench(t)
 	b.Source.Ordered.Start = pipeline.Start{Latest: true}

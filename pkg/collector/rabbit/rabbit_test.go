@@ -110,7 +110,7 @@ func TestStart(t *testing.T) {
 	b.Await()
 }
 
-// What is wrong with the login or the queue is named, and a password is read again.
+// Faults of the login and the queue are named, and a password is read again.
 func TestErrors(t *testing.T) {
 	b := newBench(t)
 	b.server.Make("logs", "stream")

@@ -23,7 +23,7 @@ func narrow(c *cobra.Command) {
 	}
 }
 
-// fill breaks the lines of a text anew.
+// fill breaks the lines of a text where 80 columns end.
 func fill(text string) string {
 	var b strings.Builder
 	column := 0
