@@ -203,7 +203,7 @@ func (d *decoder) field() {
 	d.value, d.state = nil, atLine
 	switch {
 	case d.name == cursorField:
-		ok := false
+		var ok bool
 		e.series, e.number, ok = readCursor(string(value))
 		d.named, d.fault = true, d.fault || !ok
 	case d.name == timeField:

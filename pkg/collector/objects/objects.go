@@ -108,9 +108,10 @@ type place struct {
 	Chain uint64 `json:"chain,omitempty"` // the hash of the lines in them
 }
 
-func (p place) at(position int64) ordered.Place {
+// first is the place at the position 0.
+func (p place) first() ordered.Place {
 	text, _ := json.Marshal(p) // it is made of numbers and texts
-	return ordered.Place{Position: position, ID: string(text)}
+	return ordered.Place{ID: string(text)}
 }
 
 func placeOf(o ordered.Place) (p place, err error) {
@@ -138,7 +139,7 @@ func (l *log) Extent(ctx context.Context, _ *ordered.Known) (e ordered.Extent, e
 	if err := l.finder.look(ctx); err != nil {
 		return e, missing(err)
 	}
-	return ordered.Extent{First: place{}.at(0), Last: place{Since: l.options.Now().Unix() - 1}.at(0)}, nil
+	return ordered.Extent{First: place{}.first(), Last: place{Since: l.options.Now().Unix() - 1}.first()}, nil
 }
 
 func missing(err error) error {
@@ -150,7 +151,7 @@ func missing(err error) error {
 
 // Since returns the place before the objects that were written at a time or later.
 func (l *log) Since(_ context.Context, at time.Time) (ordered.Place, error) {
-	return place{Since: at.Unix() - 1}.at(0), nil
+	return place{Since: at.Unix() - 1}.first(), nil
 }
 
 // Remember implements ordered.Remembering.

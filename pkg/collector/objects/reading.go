@@ -100,7 +100,7 @@ func (r *reading) fill(most int) error {
 // page returns some lines. ended means that no others follow.
 func (r *reading) page() (entries []ordered.Entry, ended bool, err error) {
 	for {
-		id := place{Key: r.Key, ETag: r.ETag, Begin: r.begin, Page: r.at, Chain: r.chain}.at(0).ID
+		id := place{Key: r.Key, ETag: r.ETag, Begin: r.begin, Page: r.at, Chain: r.chain}.first().ID
 		if err := r.fill(logfile.MaxLine + 1); err != nil {
 			return nil, false, err
 		}
@@ -127,7 +127,7 @@ func (r *reading) page() (entries []ordered.Entry, ended bool, err error) {
 			entries = append(entries, ordered.Entry{Value: line, After: ordered.Place{Position: r.begin + r.at, ID: id}})
 		}
 		if r.err != nil || len(entries) > 0 {
-			return entries, r.err != nil, nil
+			return entries, r.err != nil, nil //nolint:nilerr // it is the end of the object
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (r *reading) long(id string) (ordered.Entry, error) {
 		r.carry = bytes.Clone(r.carry[end:])
 		if found || r.err != nil {
 			r.chain = r.hash.Sum64()
-			return ordered.Entry{Value: sample, Long: true, After: ordered.Place{Position: r.begin + r.at, ID: id}}, nil
+			return ordered.Entry{Value: sample, Long: true, After: ordered.Place{Position: r.begin + r.at, ID: id}}, nil //nolint:nilerr // it is the end of the object
 		}
 		if err := r.fill(pageBytes); err != nil {
 			return ordered.Entry{}, err

@@ -162,7 +162,7 @@ func (s *stream) look(ctx context.Context, from any, last bool) (f *found, err e
 	if err != nil {
 		return nil, err
 	}
-	defer channel.Close() // the consumer ends with it
+	defer func() { _ = channel.Close() }() // the consumer ends with it
 	for patience := time.After(callPatience); ; {
 		select {
 		case d, open := <-deliveries:
