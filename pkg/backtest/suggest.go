@@ -62,6 +62,7 @@ const (
 	headroom     = 2  // without a gap, the limit is so many times the highest peak
 	leastLimit   = 10
 	mostSuggests = 8 // lengths of windows
+	partsOf      = 3 // a window is measured if the logs have at least one of so many parts of its length
 )
 
 var errReadOnce = errors.New("the logs are read several times, and standard input can be read once only; name files")
@@ -73,7 +74,7 @@ var errReadOnce = errors.New("the logs are read several times, and standard inpu
 // in the top twentieth, Suggest looks for the widest gap between two that follow each other. Is the higher one more than
 // three times the lower one, then the limit lies between, at the same ratio to both. Otherwise it is twice the highest
 // peak. It is rounded up as far as it stays in the gap, and is at least 10. Limits that others make useless are left
-// out. Nothing shows whether a key far above is an offender or a good customer: that is for people to judge.
+// out, and so are windows of more than three times the length of the logs, but for the shortest one. Nothing shows whether a key far above is an offender or a good customer: that is for people to judge.
 //
 // Memory is that of Run, and grows with the requests in the longest window: for each key with more than one hit the
 // instants of its window are kept. Options that are for reports only have no effect.
@@ -91,9 +92,14 @@ func Suggest(ctx context.Context, c Config) (*Suggestions, error) {
 		return nil, fmt.Errorf("the rules have windows of %d lengths, and the logs are read once for each: name rules with at most %d", len(spans), mostSuggests)
 	}
 	windows := make([][]Window, len(c.Rules.Rules))
-	for _, span := range spans {
-		if err := measure(ctx, c, span, windows); err != nil {
+	for i, span := range spans {
+		report, err := measure(ctx, c, span, windows)
+		if err != nil {
 			return nil, err
+		}
+		// The next span is longer. Of its windows, a short log shows less than a third.
+		if i+1 < len(spans) && partsOf*lengthOf(report) < spans[i+1] {
+			break
 		}
 	}
 
@@ -136,7 +142,7 @@ func spansOf(set *rule.Set) (spans []time.Duration) {
 
 // measure adds the window of this length to those of each rule that has one. A key with two hits in it breaks a limit of
 // one, and a report has the peaks of all keys that break a limit; the peaks of the others are 1.
-func measure(ctx context.Context, c Config, span time.Duration, windows [][]Window) error {
+func measure(ctx context.Context, c Config, span time.Duration, windows [][]Window) (*Report, error) {
 	one, never := limitOf(1, span), limitOf(neverReached, time.Second)
 	measured := make([][]rule.Limit, len(windows))
 	for i, r := range c.Rules.Rules {
@@ -150,14 +156,22 @@ func measure(ctx context.Context, c Config, span time.Duration, windows [][]Wind
 	c.Rules = set.Sliding().WithLimits(measured)
 	report, err := Run(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range report.Rules {
 		if r := &report.Rules[i]; has(set.Rules[i], span) && r.Keys > 0 {
 			windows[i] = append(windows[i], windowOf(r, span))
 		}
 	}
-	return nil
+	return report, nil
+}
+
+// lengthOf is the time between the first and the last request of the logs.
+func lengthOf(r *Report) time.Duration {
+	if r.From == nil {
+		return 0
+	}
+	return time.Duration(*r.To-*r.From) * time.Millisecond
 }
 
 const neverReached = 1_000_000_000_000

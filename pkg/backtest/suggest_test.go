@@ -243,3 +243,20 @@ func TestSuggestRefuses(t *testing.T) {
 		t.Errorf("%s", text.String())
 	}
 }
+
+// A log of some minutes shows nothing about a day.
+func TestShortLogsHaveNoLongWindows(t *testing.T) {
+	log := strings.Repeat("192.0.2.1 - - [03/Mar/2026:08:00:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n", 20) +
+		"192.0.2.1 - - [03/Mar/2026:08:25:00 +0000] \"GET / HTTP/1.1\" 200 1 \"-\" \"-\"\n"
+	s, err := Suggest(t.Context(), Config{Rules: suggestSet(t, "rules: [{name: a, key: ip, limits: [1/min, 1/hour, 1/day]}]"), Inputs: suggestLog(t, log)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var windows []string
+	for _, w := range s.Rules[0].Windows {
+		windows = append(windows, w.Per)
+	}
+	if fmt.Sprint(windows) != "[min hour]" {
+		t.Errorf("windows %v", windows)
+	}
+}
