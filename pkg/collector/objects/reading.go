@@ -70,7 +70,7 @@ func (r *reading) unpack() error {
 	return err
 }
 
-// fill reads until there is a page of bytes that end with a line, or the object ends.
+// fill reads until there is a page of bytes that end with a line, or the most, or the object ends.
 func (r *reading) fill(most int) error {
 	if r.unpacked == nil && r.err == nil {
 		r.err = r.unpack()
@@ -84,7 +84,7 @@ func (r *reading) fill(most int) error {
 			r.carry = grown
 		}
 		var n int
-		n, r.err = r.unpacked.Read(r.carry[len(r.carry):cap(r.carry)])
+		n, r.err = r.unpacked.Read(r.carry[len(r.carry):min(cap(r.carry), most)])
 		r.carry = r.carry[:len(r.carry)+n]
 	}
 	switch {
