@@ -268,6 +268,7 @@ func (r *reader) feed(ctx context.Context, page *Page) error {
 
 	r.before, r.entries = page.end(r.before), nil
 	r.stream.SetBehind(page.Waiting > 0)
+	r.stream.Show() // what is not sent, before that nothing waits
 	r.of.waits(page.Waiting, r.source.in.Now())
 	return nil
 }

@@ -84,18 +84,19 @@ func (s *source) Announce() {
 
 // Status is the state of the source.
 func (s *source) Status() pipeline.SourceStatus {
-	status := s.in.Status(s.config.Kind)
 	logs, fault := s.all()
 	lag, known := int64(0), fault == nil
+	lags := map[string]int64{}
 	for _, f := range logs {
 		waiting, sure := f.lag(s.in.Now())
 		known = known && sure
 		lag += waiting
-		for i := range status.Logs {
-			if log := &status.Logs[i]; log.Log == f.name {
-				log.Lag = waiting
-			}
-		}
+		lags[f.name] = waiting
+	}
+	status := s.in.Status(s.config.Kind) // after what waits, as feed shows them
+	for i := range status.Logs {
+		log := &status.Logs[i]
+		log.Lag = lags[log.Log]
 	}
 	status.CaughtUp = status.CaughtUp && known && lag == 0
 	s.in.SetLagRecords(lag, known)

@@ -30,7 +30,7 @@ type LogStatus struct {
 	Source   string    `json:"source"`
 	Position int64     `json:"position"`          // up to which it is read
 	Lag      int64     `json:"lag"`               // unread bytes or records after it
-	InFlight int       `json:"in_flight"`         // cuts that Kafka does not have yet
+	InFlight int       `json:"in_flight"`         // cuts that Kafka does not have yet, and the open one
 	Newest   time.Time `json:"newest,omitzero"`   // request time reached
 	Holding  bool      `json:"holding,omitempty"` // its hits wait for slower sources
 }

@@ -133,6 +133,9 @@ func (s *Stream) midLine() bool { return s.decoder != nil && s.decoder.Pending()
 // Show publishes the stream's state for the status.
 func (s *Stream) Show() {
 	status := &LogStatus{Log: s.log, Source: s.source, Position: s.position, InFlight: len(s.flying)}
+	if s.hits > 0 { // in the open cut
+		status.InFlight++
+	}
 	if s.reached != pace.NoTime {
 		status.Newest = time.UnixMilli(s.reached).UTC()
 	}
@@ -141,8 +144,9 @@ func (s *Stream) Show() {
 
 // logStatus is the status of the log. It may be called from any goroutine.
 func (s *Stream) logStatus() LogStatus {
+	lag := s.lag.Load() // before what was shown before it
 	log := *s.shown.Load()
-	log.Lag, log.Holding = s.lag.Load(), s.member != nil && s.member.Held()
+	log.Lag, log.Holding = lag, s.member != nil && s.member.Held()
 	return log
 }
 

@@ -273,8 +273,14 @@ func (s *Stream) Position() int64 { return s.position }
 // Reached is the newest request time; pace.NoTime before the first.
 func (s *Stream) Reached() int64 { return s.reached }
 
-// SetLag notes how much waits to be read, for the status.
-func (s *Stream) SetLag(lag int64) { s.lag.Store(lag) }
+// SetLag notes how much waits to be read, for the status. That does not show that nothing waits before it shows what was
+// read and is not sent.
+func (s *Stream) SetLag(lag int64) {
+	if lag == 0 {
+		s.Show()
+	}
+	s.lag.Store(lag)
+}
 
 // SetBehind notes whether there is more to read, although not available at the moment. Once there is not, the backlog
 // has been read.

@@ -191,6 +191,24 @@ func TestNothingIsSentBeforeItIsNoted(t *testing.T) {
 	})
 }
 
+// TestWhatIsReadIsInFlight: a status in which nothing waits to be read has what was read and is not sent.
+func TestWhatIsReadIsInFlight(t *testing.T) {
+	r := newRig(t, perIP)
+	s := r.stream(t, StreamConfig{Journal: &memoryJournal{}})
+	s.SetLag(1)
+	s.mustAdd(t, logLine(1, time.Now()))
+	s.SetLag(0)
+	if got := s.logStatus(); got.Lag != 0 || got.InFlight != 1 {
+		t.Errorf("read, and in no cut: %+v", got)
+	}
+	if err := s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.logStatus(); got.InFlight != 0 {
+		t.Errorf("sent: %+v", got)
+	}
+}
+
 // TestAStreamWaitsWhileTooMuchIsInFlight adds more than may be in flight to a sink that acknowledges nothing.
 func TestAStreamWaitsWhileTooMuchIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
