@@ -13,7 +13,7 @@ var Words = map[string]string{
 	"envelope": "not in the envelope", "long": "too long", "ahead": "ahead of the clock", "start": "older than the configured start",
 	"filtered": "in records that the filter only leaves out", "inline": "decided inline by all rules", "allowed": "allowed by the rules", "match": "matched by no rule",
 	"expression": "on which an expression fails", "refused": "refused, by rules that count only served requests", "key": "without the key of any rule",
-	"cost": "that cost nothing", "kafka": "refused by the topic",
+	"cost": "that cost nothing", "lost": "lost before they could be read", "sender": "from senders that may not send", "kafka": "refused by the topic",
 }
 
 // intended are the reasons for which rules or the configuration leave requests out on purpose.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type Server struct {
 	Folder string
 
 	t           testing.TB
+	streams     string // where the stream protocol is spoken
 	program     string
 	environment []string
 	command     *exec.Cmd
@@ -34,6 +36,9 @@ type Server struct {
 	conn        *amqp.Connection
 	channel     *amqp.Channel
 }
+
+// WithStreams is a configuration of a server that speaks the stream protocol too.
+const WithStreams = "stream.listeners.tcp.1 = STREAMS\n"
 
 // Start starts a server with a configuration besides its address.
 func Start(t testing.TB, configuration string) *Server {
@@ -47,6 +52,11 @@ func Start(t testing.TB, configuration string) *Server {
 	_, own, _ := net.SplitHostPort(s.Addr)
 	_, names, _ := net.SplitHostPort(port.Reserve(t, "127.0.0.1"))
 	_, nodes, _ := net.SplitHostPort(port.Reserve(t, "127.0.0.1"))
+	plugins := "[].\n"
+	if strings.Contains(configuration, "STREAMS") {
+		s.streams = port.Reserve(t, "127.0.0.1")
+		configuration, plugins = strings.ReplaceAll(configuration, "STREAMS", s.streams), "[rabbitmq_stream].\n"
+	}
 	write := func(name, text string) string {
 		path := filepath.Join(s.Folder, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -58,7 +68,7 @@ func Start(t testing.TB, configuration string) *Server {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + s.Folder, "LC_ALL=C.UTF-8", "ERL_EPMD_PORT=" + names, "ERL_EPMD_ADDRESS=127.0.0.1",
 		"RABBITMQ_NODENAME=weir" + own + "@localhost", "RABBITMQ_DIST_PORT=" + nodes, "RABBITMQ_NODE_IP_ADDRESS=127.0.0.1", "RABBITMQ_NODE_PORT=" + own,
 		"RABBITMQ_MNESIA_BASE=" + s.Folder, "RABBITMQ_LOG_BASE=" + s.Folder, "RABBITMQ_PID_FILE=" + filepath.Join(s.Folder, "pid"),
-		"RABBITMQ_CONF_ENV_FILE=" + write("env.conf", ""), "RABBITMQ_ENABLED_PLUGINS_FILE=" + write("plugins", "[].\n"),
+		"RABBITMQ_CONF_ENV_FILE=" + write("env.conf", ""), "RABBITMQ_ENABLED_PLUGINS_FILE=" + write("plugins", plugins),
 		"RABBITMQ_CONFIG_FILE=" + write("rabbitmq.conf", configuration), "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=+S 1:1 +sbwt none -kernel inet_dist_use_interface {127,0,0,1}",
 	}
 	write(".erlang.cookie", "weir"+own)
@@ -123,11 +133,11 @@ func (s *Server) Kill() {
 }
 
 // Make makes a queue of a type: stream, classic or quorum.
-func (s *Server) Make(queue, kind string, more ...string) {
+func (s *Server) Make(queue, kind string, more ...any) {
 	s.t.Helper()
 	arguments := amqp.Table{"x-queue-type": kind}
 	for i := 0; i+1 < len(more); i += 2 {
-		arguments[more[i]] = more[i+1]
+		arguments[more[i].(string)] = more[i+1]
 	}
 	s.made[queue] = true
 	if _, err := s.channel.QueueDeclare(queue, true, false, false, false, arguments); err != nil {

@@ -146,7 +146,11 @@ func (in *Intake) Mended(operation string) {
 func (in *Intake) Registry() prometheus.Registerer { return in.pipeline.config.Metrics }
 
 // Uncounted counts requests that no stream has.
-func (in *Intake) Uncounted(why Reason, n int64) { in.metrics.uncounted[why].Add(float64(n)) }
+func (in *Intake) Uncounted(why Reason, n int64) {
+	in.metrics.uncounted[why].Add(float64(n))
+	in.metrics.totals.requests.Add(n)
+	in.metrics.totals.uncounted[why].Add(n)
+}
 
 // SetLagBytes sets the gauge of the bytes of files that wait to be read.
 func (in *Intake) SetLagBytes(n int64) {

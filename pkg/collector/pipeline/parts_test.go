@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/internal/uncounted"
 	"weir/pkg/collector/pace"
 )
 
@@ -72,5 +73,14 @@ func TestNoCutWithinALineInParts(t *testing.T) {
 	}
 	if keys, _ := r.sink.Counted(t); len(keys) != 10 {
 		t.Errorf("counted %v", keys)
+	}
+}
+
+// People read why requests do not count.
+func TestReasonsHaveWords(t *testing.T) {
+	for r := Counted + 1; r < reasons; r++ {
+		if uncounted.Words[reasonWords[r]] == "" {
+			t.Errorf("%s has no words for people", reasonWords[r])
+		}
 	}
 }

@@ -338,6 +338,7 @@ func (s *Stream) finish(c *Cut) {
 		err = errLost
 		s.refused++
 		s.in.metrics.uncounted[reasonKafka].Add(float64(n))
+		s.in.metrics.totals.uncounted[reasonKafka].Add(int64(n))
 	}
 	for _, call := range c.then {
 		call(err)

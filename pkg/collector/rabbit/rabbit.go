@@ -304,7 +304,10 @@ func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Pa
 			continue
 		}
 		if offset > s.at {
-			page.Start, page.Lost = offset, offset-s.at
+			page.Start = offset
+			if page.Lost, err = s.deleted(ctx, offset); err != nil {
+				return page, err
+			}
 		}
 		s.at = offset + 1
 		entry := ordered.Entry{Value: d.Body, After: ordered.Place{Position: s.at, ID: markOf(offset, d.Body)}}
@@ -321,6 +324,19 @@ func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Pa
 	}
 	page.Waiting = max(0, s.end-s.at)
 	return page, nil
+}
+
+// deleted is how many messages were deleted between the position and the offset of the next message. Not all offsets have
+// one: some are of what the server keeps for consumers and publishers.
+func (s *stream) deleted(ctx context.Context, next int64) (int64, error) {
+	first, err := s.look(ctx, "first", false)
+	if err != nil {
+		return 0, err
+	}
+	if first != nil {
+		next = min(next, first.offset)
+	}
+	return max(0, next-s.at), nil
 }
 
 // next returns the next message; nil when none comes. It waits long only where it may.

@@ -24,9 +24,12 @@ type bench struct {
 	options collected.Options
 }
 
-func newBench(t *testing.T) *bench {
+func newBench(t *testing.T) *bench { return newBenchOn(t, "") }
+
+// newBenchOn starts a server with a configuration.
+func newBenchOn(t *testing.T, configuration string) *bench {
 	t.Helper()
-	b := &bench{server: rabbit.Start(t, "")}
+	b := &bench{server: rabbit.Start(t, configuration)}
 	b.options = collected.Options{URL: "amqp://" + b.server.Addr, Queue: "logs"}
 	b.again(t)
 	return b
@@ -108,6 +111,37 @@ func TestStart(t *testing.T) {
 	b.server.Add("logs", b.Lines(20))
 	b.Start()
 	b.Await()
+}
+
+// Messages that the server deleted before they were read are counted as lost. Offsets at which it has no message, because
+// it keeps there what consumers told it to remember, are not.
+func TestOffsetsWithoutMessages(t *testing.T) {
+	b := newBenchOn(t, rabbit.WithStreams)
+	b.server.Make("logs", "stream", "x-max-length-bytes", int64(20_000), "x-stream-max-segment-size-bytes", int64(10_000))
+	b.server.Add("logs", b.Lines(3))
+	b.server.StoreOffsets("logs", "one", "two")
+	b.server.Add("logs", b.Lines(3))
+	b.Start()
+	b.Await()
+	b.server.StoreOffsets("logs", "one")
+	b.server.Add("logs", b.Lines(3))
+	b.Await()
+	before := b.Status().Logs[0].Position
+	if lost := b.Status().Uncounted["lost"]; before < 11 || lost != 0 {
+		t.Errorf("at offset %d after 9 messages, %d are lost", before, lost)
+	}
+	b.Stop()
+
+	for range 10 {
+		b.server.Add("logs", b.Unread(100))
+	}
+	b.Start()
+	wait.Until(t, "messages to be counted as lost", func() bool { return b.Status().Uncounted["lost"] > 0 })
+	b.Settle()
+	s := b.Status()
+	if lost, offsets := s.Uncounted["lost"], s.Logs[0].Position-before; lost < 1000-(s.Requests-lost) || s.Requests > offsets {
+		t.Errorf("the status is %+v, before it was at %d", s, before)
+	}
 }
 
 // Faults of the login and the queue are named, and a password is read again.
