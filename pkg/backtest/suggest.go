@@ -74,7 +74,8 @@ var errReadOnce = errors.New("the logs are read several times, and standard inpu
 // in the top twentieth, Suggest looks for the widest gap between two that follow each other. Is the higher one more than
 // three times the lower one, then the limit lies between, at the same ratio to both. Otherwise it is twice the highest
 // peak. It is rounded up as far as it stays in the gap, and is at least 10. Limits that others make useless are left
-// out, and so are windows of more than three times the length of the logs, but for the shortest one. Nothing shows whether a key far above is an offender or a good customer: that is for people to judge.
+// out, and so are windows of more than three times the length of the logs, but for the shortest one. Nothing shows
+// whether a key far above is an offender or a good customer: that is for people to judge.
 //
 // Memory is that of Run, and grows with the requests in the longest window: for each key with more than one hit the
 // instants of its window are kept. Options that are for reports only have no effect.

@@ -195,9 +195,12 @@ type Source struct {
 	Delay duration.Duration `yaml:"delay"`
 }
 
+// DefaultDelay is that of an s3 source.
+const DefaultDelay = duration.Duration(time.Hour)
+
 // FromYAML sets the defaults of a source and reads its keys.
 func (s *Source) FromYAML(v yamlfile.Value) {
-	*s = Source{Envelope: "auto", Format: "auto", Start: Start{Earliest: true}, Zone: Zone{time.UTC}, Delay: duration.Duration(time.Hour)}
+	*s = Source{Envelope: "auto", Format: "auto", Start: Start{Earliest: true}, Zone: Zone{time.UTC}, Delay: DefaultDelay}
 	type plain Source
 	v.Decode((*plain)(s))
 	if v.Null() || s.checkKind(v) {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,11 @@ func OpenStreams(s *config.Source) ([]ordered.Log, error) {
 		return nil, err
 	}
 	return open()
+}
+
+// HasStreams reports whether another server keeps the logs of a source, and OpenStreams can open them.
+func HasStreams(s *config.Source) bool {
+	return slices.Contains([]string{"journald", "redis_stream", "nats", "amqp", "s3"}, s.Kind())
 }
 
 // streamSource makes the configuration of a source whose logs another server keeps.

@@ -13,26 +13,31 @@ import (
 	"weir/internal/sleep"
 )
 
-const unreadMost = 100_000
+var unreadMost = 100_000 // tests lower it
 
 // A listing finds objects by listing the prefix.
 type listing struct {
 	log    *log
 	unread []*object // in the order in which they are read
+	more   bool      // there are others
 	next   time.Time // of the next listing
-	counts bool      // the counts of days are those of the listing before
 }
 
-func (g *listing) reset() { g.unread, g.counts = nil, false }
+func (g *listing) reset() { g.unread, g.more = nil, false }
 
 func (g *listing) look(ctx context.Context) error { return g.log.bucket.Look(ctx, g.log.prefix) }
 
-func (g *listing) waiting() int64 { return int64(len(g.unread)) }
+func (g *listing) waiting() int64 {
+	if g.more {
+		return int64(len(g.unread)) + 1 // at least
+	}
+	return int64(len(g.unread))
+}
 
 func (g *listing) find(ctx context.Context) (*object, error) {
 	if len(g.unread) == 0 {
 		now := time.Now()
-		if now.Before(g.next) {
+		if now.Before(g.next) && !g.more {
 			sleep.For(ctx, min(waitFor, g.next.Sub(now)))
 			return nil, nil
 		}
@@ -51,6 +56,7 @@ func (g *listing) find(ctx context.Context) (*object, error) {
 // A look is what a listing finds out.
 type look struct {
 	unread []*object
+	more   bool            // there are more than those
 	oldest int64           // Unix second of the oldest object that is not forgotten, and not sent
 	days   map[int64]int64 // forgotten objects, by day
 }
@@ -80,7 +86,7 @@ func (g *listing) list(ctx context.Context) error {
 		}
 	}
 	seen.sort()
-	g.unread = seen.unread
+	g.unread, g.more = seen.unread, seen.more
 	return g.advance(ctx, &seen)
 }
 
@@ -125,7 +131,7 @@ func (s *look) sort() {
 	})
 	if len(s.unread) > unreadMost {
 		clear(s.unread[unreadMost:])
-		s.unread = s.unread[:unreadMost]
+		s.unread, s.more = s.unread[:unreadMost], true
 	}
 }
 

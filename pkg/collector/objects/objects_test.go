@@ -269,3 +269,15 @@ func TestALateObjectIsCounted(t *testing.T) {
 		t.Errorf("%g objects are lost after a restart", lost)
 	}
 }
+
+// What a listing cannot keep is found by the next one, at once.
+func TestMoreObjectsThanAListingKeeps(t *testing.T) {
+	objects.KeepUnread(t, 10)
+	b := newBench(t)
+	b.options.ListEvery = time.Hour
+	for n := range 55 {
+		b.server.Put(fmt.Sprintf("web/%02d", n), text(b.Lines(2)))
+	}
+	b.Start()
+	b.Await()
+}

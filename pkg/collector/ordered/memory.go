@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 
@@ -19,7 +20,7 @@ type Remembering interface {
 }
 
 // A Memory is what a log keeps in the journal besides its place: values by number. They are for the Log alone, and as
-// long as it is the same log.
+// long as it is the same log. The zero Memory is for a log that is read once: it keeps nothing, and has sent all.
 type Memory struct {
 	kept *Kept
 	key  logKey
@@ -47,6 +48,9 @@ func (m *Memory) nameOf(number int) string { return m.name + "/" + strconv.Itoa(
 
 // Values are the values that are kept.
 func (m *Memory) Values() map[int][]byte {
+	if m.kept == nil {
+		return map[int][]byte{}
+	}
 	m.kept.mu.Lock()
 	defer m.kept.mu.Unlock()
 	return maps.Clone(m.kept.values[m.name])
@@ -54,6 +58,9 @@ func (m *Memory) Values() map[int][]byte {
 
 // Keep keeps a value. It returns when the journal's file has it.
 func (m *Memory) Keep(ctx context.Context, number int, value []byte) error {
+	if m.kept == nil {
+		return nil
+	}
 	text, _ := json.Marshal(memoryNote{m.key.source, m.key.log, m.name, number, value}) // it is made of numbers and texts
 	name := m.nameOf(number)
 	m.kept.journal.Set(journal.Log{Source: name, Reached: pace.NoTime, Note: slices.Concat(memoryMark, text)})
@@ -75,6 +82,9 @@ func (k *Kept) setValue(name string, number int, value []byte) {
 
 // Forget removes a value. A crash may bring it back.
 func (m *Memory) Forget(number int) {
+	if m.kept == nil {
+		return
+	}
 	m.kept.journal.Forget(m.nameOf(number))
 	m.kept.mu.Lock()
 	defer m.kept.mu.Unlock()
@@ -90,6 +100,9 @@ func (m *Memory) forgetAll() {
 
 // Sent is the position up to which the journal has all entries, and Kafka their hits.
 func (m *Memory) Sent(ctx context.Context) (int64, error) {
+	if m.kept == nil {
+		return math.MaxInt64, nil
+	}
 	log, outstanding, err := m.kept.journal.Standing(ctx, m.name)
 	switch {
 	case err != nil || log == nil:

@@ -216,7 +216,7 @@ func (r *reader) fetch(ctx context.Context, to *handover) {
 			got.page, err = r.log.Read(ctx, after)
 			return err
 		})
-		after = got.page.end(after)
+		after = got.page.End(after)
 		to.pages <- got // the one before was taken
 		sleep.Wake(to.more)
 		if got.err != nil {
@@ -230,8 +230,8 @@ func (r *reader) fetch(ctx context.Context, to *handover) {
 	}
 }
 
-// end is the place after a page that was read after a place.
-func (p *Page) end(after Place) Place {
+// End is the place after a page that was read after a place.
+func (p *Page) End(after Place) Place {
 	if p.Start > after.Position {
 		after.Position = p.Start
 	}
@@ -266,7 +266,7 @@ func (r *reader) feed(ctx context.Context, page *Page) error {
 		}
 	}
 
-	r.before, r.entries = page.end(r.before), nil
+	r.before, r.entries = page.End(r.before), nil
 	r.stream.SetBehind(page.Waiting > 0)
 	r.stream.Show() // what is not sent, before that nothing waits
 	r.of.waits(page.Waiting, r.source.in.Now())

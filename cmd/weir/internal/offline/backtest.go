@@ -33,16 +33,17 @@ type backtestCommand struct {
 func newBacktest(version string) *cobra.Command {
 	b := &backtestCommand{version: version}
 	c := &cobra.Command{
-		Use:   "backtest [flags] FILE...|-|kafka://...",
+		Use:   "backtest [flags] FILE...|-|kafka://...|source:NAME",
 		Short: "Run rules over logs: who would have been blocked, when and why",
 		Long: `Backtest runs rules over logs. It shows which keys would have been blocked, from when, and by which limit.
 
 Without --rules and --limit it uses the rules and the formats of weir.yaml.
 
 It reads plain, .gz, .zst and .bz2 files, standard input (-), or what a topic has: kafka://HOST:PORT/TOPIC?from=2h&to=1h,
-or kafka:///TOPIC for the brokers of weir.yaml. You may name several files, such as a rotated log, in any
-order. Lines may be out of order by up to --late: the result is the same. Backtest counts the lines that it cannot read,
-by reason.
+or kafka:///TOPIC for the brokers of weir.yaml. It reads what other servers have, too: source:NAME for a source of
+weir.yaml, s3://BUCKET/PREFIX/, journald:UNIT, redis://HOST:PORT/KEY, nats://HOST:PORT/STREAM and amqp://HOST:PORT/QUEUE,
+each with ?from=2h if you like. You may name several files, such as a rotated log, in any order. Lines may be out of
+order by up to --late: the result is the same. Backtest counts the lines that it cannot read, by reason.
 
 Of attempts at inline rules (weir cat attempts --json), it decides each again by the rules, in their order, and shows which
 verdicts are not the ones that were given.

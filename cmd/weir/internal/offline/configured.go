@@ -109,11 +109,14 @@ func sourceOf(sources []config.Source, files []string) (*config.Source, error) {
 	return of, nil
 }
 
-// reads reports whether a file is one of a source's, rotated ones included, or a topic is.
+// reads reports whether a file is one of a source's, rotated ones included, or a topic or another server's log is.
 func reads(s *config.Source, file string) bool {
 	if strings.HasPrefix(file, topicScheme) {
 		t, err := parseTopic(file, time.Now())
 		return err == nil && slices.Contains(s.Kafka, t.topic)
+	}
+	if isServed(file) {
+		return servedBy(file, s)
 	}
 	path, err := filepath.Abs(file)
 	if err != nil {

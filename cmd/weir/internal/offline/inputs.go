@@ -14,8 +14,8 @@ import (
 	"weir/pkg/backtest"
 )
 
-// inputs lists the files, which it does not open, and the partitions of the topics. It refuses a file that is named
-// twice. end ends the connections to topics.
+// inputs lists the files, which it does not open, the partitions of the topics, and the logs that other servers keep. It
+// refuses a file that is named twice. end ends the connections.
 func inputs(ctx context.Context, files []string, stdin io.Reader, settings *config.Config) (all []backtest.Input, end func(), err error) {
 	var ends []func()
 	end = func() {
@@ -26,8 +26,8 @@ func inputs(ctx context.Context, files []string, stdin io.Reader, settings *conf
 	var known []named
 	seen := map[string]bool{}
 	for _, file := range files {
-		path, isTopic := filepath.Clean(file), strings.HasPrefix(file, topicScheme)
-		if isTopic {
+		path, elsewhere := filepath.Clean(file), strings.HasPrefix(file, topicScheme) || isServed(file)
+		if elsewhere {
 			path = file
 		}
 		if seen[path] {
@@ -35,16 +35,12 @@ func inputs(ctx context.Context, files []string, stdin io.Reader, settings *conf
 		}
 
 		seen[path] = true
-		if isTopic {
-			t, err := parseTopic(file, time.Now())
+		if elsewhere {
+			logs, close, err := inputsElsewhere(ctx, file, settings)
 			if err != nil {
 				return nil, end, err
 			}
-			partitions, close, err := t.inputs(ctx, settings)
-			if err != nil {
-				return nil, end, err
-			}
-			all, ends = append(all, partitions...), append(ends, close)
+			all, ends = append(all, logs...), append(ends, close)
 			continue
 		}
 		if file == "-" {
@@ -63,6 +59,22 @@ func inputs(ctx context.Context, files []string, stdin io.Reader, settings *conf
 	}
 
 	return all, end, nil
+}
+
+// inputsElsewhere are the partitions of a topic, or the logs that another server keeps.
+func inputsElsewhere(ctx context.Context, file string, settings *config.Config) ([]backtest.Input, func(), error) {
+	if isServed(file) {
+		s, err := parseServed(file, time.Now(), settings)
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.inputs(ctx)
+	}
+	t, err := parseTopic(file, time.Now())
+	if err != nil {
+		return nil, nil, err
+	}
+	return t.inputs(ctx, settings)
 }
 
 // A named is a regular file with the name that the user gave it; a file with links has several.

@@ -48,20 +48,25 @@ func parseTopic(text string, now time.Time) (t topicInput, err error) {
 		t.brokers = strings.Split(brokers, ",")
 	}
 
-	query, err := url.ParseQuery(u.RawQuery)
+	return t, parseTimes(text, u.RawQuery, form, now, map[string]*time.Time{"from": &t.from, "to": &t.to})
+}
+
+// parseTimes reads the times behind the question mark of an argument.
+func parseTimes(text, query, form string, now time.Time, times map[string]*time.Time) error {
+	given, err := url.ParseQuery(query)
 	if err != nil {
-		return t, exit.Wrongf("%s: %v; %s", text, err, form)
+		return exit.Wrongf("%s: %v; %s", text, err, form)
 	}
-	for key, values := range query {
-		to := map[string]*time.Time{"from": &t.from, "to": &t.to}[key]
+	for key, values := range given {
+		to := times[key]
 		if to == nil || len(values) > 1 {
-			return t, exit.Wrongf("%s: %s is not known, or given twice; %s", text, key, form)
+			return exit.Wrongf("%s: %s is not known, or given twice; %s", text, key, form)
 		}
 		if *to, err = command.Time(values[0], now); err != nil {
-			return t, exit.Wrongf("%s: %s: %w", text, key, err)
+			return exit.Wrongf("%s: %s: %w", text, key, err)
 		}
 	}
-	return t, nil
+	return nil
 }
 
 // client opens the Kafka that has the topic: the one that is named, without a login, or that of the configuration.
