@@ -38,7 +38,10 @@ func TestACollectorOfStreamsThatIsKilledCountsEveryRequestOnce(t *testing.T) {
 func TestACollectorOfStreamsThatIsKilledOftenCountsEveryRequestOnce(t *testing.T) {
 	real.Long(t)
 	for name, make := range streamServers {
-		t.Run(name, func(t *testing.T) { killReader(t, make(t), 400_000, number(t, "WEIR_CRASH_KILLS", 20)) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			killReader(t, make(t), 400_000, number(t, "WEIR_CRASH_KILLS", 20))
+		})
 	}
 }
 
