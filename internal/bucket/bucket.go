@@ -1,10 +1,10 @@
-// Package bucket lists and reads objects of S3. It is the one
-// package that knows Amazon's SDK. Region, endpoint and credentials are those of the SDK's environment and files, unless
-// Options name them. When the server refuses the credentials, they are read again for the next call.
+// Package bucket lists and reads objects of S3, and receives messages of SQS. It is the one package that knows Amazon's
+// SDK. Region, endpoint and credentials are those of the SDK's environment and files, unless Options name them. When the
+// server refuses the credentials, they are read again for the next call.
 //
 // Bounds. A page of a listing has 1,000 objects. A call whose server sends nothing for 30 s ends with an error.
 //
-// A method starts no goroutine that outlives it. Buckets are used by one goroutine at a time.
+// A method starts no goroutine that outlives it. Buckets and queues are used by one goroutine at a time.
 package bucket
 
 import (
@@ -178,18 +178,23 @@ func (b *Body) Close() error {
 	return b.from.Close()
 }
 
-// explain translates an error, and adds what can be done about it. action is the right that the call needs.
+// explain translates an error. action is the right that the call needs.
 func (b *Bucket) explain(err error, action string) error {
-	err = explain(err, action+" on "+b.name)
-	if errors.Is(err, errRefused) {
-		b.client = nil
-	}
-	return err
+	return explain(err, action+" on "+b.name, func() { b.client = nil })
 }
 
 var errRefused = errors.New("the server refuses the credentials")
 
-func explain(err error, right string) error {
+// explain translates an error, and adds what can be done about it. It calls refused if the credentials are the cause.
+func explain(err error, right string, refused func()) error {
+	err = translate(err, right)
+	if errors.Is(err, errRefused) {
+		refused()
+	}
+	return err
+}
+
+func translate(err error, right string) error {
 	var known smithy.APIError
 	if !errors.As(err, &known) {
 		return err
@@ -197,6 +202,8 @@ func explain(err error, right string) error {
 	switch code := known.ErrorCode(); code {
 	case "NoSuchBucket":
 		return ErrMissing
+	case "QueueDoesNotExist", "AWS.SimpleQueueService.NonExistentQueue":
+		return errors.New("the queue does not exist")
 	case "NoSuchKey":
 		return ErrGone
 	case "InvalidObjectState":

@@ -22,7 +22,7 @@ type streamServer struct {
 
 // streamServers make a server of each kind.
 var streamServers = map[string]func(testing.TB) *streamServer{
-	"journald": newJournal, "redis": newRedisStream, "nats": newNATSStream, "amqp": newRabbitStream, "s3": newObjects,
+	"journald": newJournal, "redis": newRedisStream, "nats": newNATSStream, "amqp": newRabbitStream, "s3": newObjects, "sqs": newObjectsOfEvents,
 }
 
 // A collector that is killed while it reads, and under which the server is restarted, counts every request once.

@@ -187,11 +187,14 @@ type Source struct {
 	// Commit is where a kafka source keeps how far it has read: group, a consumer group in that Kafka, or local, the data
 	// folder of this collector, which then reads all partitions. Default: group, and with brokers local.
 	Commit string `yaml:"commit"`
+	// SQS is the URL of a queue with S3's events about the objects of an s3 source. Default: none; the prefix is listed.
+	SQS string `yaml:"sqs"`
 	// Region is that of the bucket of an s3 source. Default: that of the SDK's environment and files.
 	Region string `yaml:"region"`
 	// Endpoint is the URL of a server of S3 other than Amazon's. Default: that of the SDK's environment and files.
 	Endpoint string `yaml:"endpoint"`
-	// Delay is how long after its time of modification an object of an s3 source may appear. Default: 1h.
+	// Delay is how long after its time of modification an object of an s3 source may appear; with sqs, how long objects
+	// that were read are remembered. Default: 1h.
 	Delay duration.Duration `yaml:"delay"`
 }
 
@@ -219,6 +222,7 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 			"brokers":  {"kafka"},
 			"sasl":     {"kafka"},
 			"commit":   {"kafka"},
+			"sqs":      {"s3"},
 			"region":   {"s3"},
 			"endpoint": {"s3"},
 			"delay":    {"s3"},

@@ -19,6 +19,14 @@ func (s *Source) checkS3(v yamlfile.Value) {
 			v.Key("endpoint").Fault(err)
 		}
 	}
+	if s.SQS != "" {
+		if err := bucket.CheckQueue(s.SQS); err != nil {
+			v.Key("sqs").Fault(err)
+		}
+		if v.Has("start") {
+			v.Key("start").Faultf("leave it out", "start has no meaning next to sqs: what the queue has is read")
+		}
+	}
 	if delay := time.Duration(s.Delay); (delay < time.Minute || delay > longestDelay) && !v.Key("delay").Faulty() {
 		v.Key("delay").Faultf("write 1m to 336h; 1h is usual", "a delay of %s cannot be", delay)
 	}

@@ -67,7 +67,7 @@ func journals(s *config.Source, start pipeline.Start) *ordered.Config {
 func s3Objects(s *config.Source) func() ([]ordered.Log, error) {
 	return func() ([]ordered.Log, error) {
 		log, err := objects.Open(objects.Options{
-			URL: s.S3, Delay: time.Duration(s.Delay), Where: bucket.Options{Region: s.Region, Endpoint: s.Endpoint},
+			URL: s.S3, Delay: time.Duration(s.Delay), Queue: s.SQS, Where: bucket.Options{Region: s.Region, Endpoint: s.Endpoint},
 		})
 		return []ordered.Log{log}, err
 	}

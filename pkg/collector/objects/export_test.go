@@ -8,3 +8,11 @@ func KeepUnread(t testing.TB, most int) {
 	unreadMost = most
 	t.Cleanup(func() { unreadMost = before })
 }
+
+// EventsIn reads a message.
+func EventsIn(t *testing.T, body string) {
+	all, err := eventsIn(body)
+	if len(all) > len(body) || err != nil && len(all) > 0 {
+		t.Errorf("%d events, and %v", len(all), err)
+	}
+}

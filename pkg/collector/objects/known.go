@@ -25,7 +25,7 @@ func hashOf(text string) uint64 { return xxhash.Sum64String(text) }
 // An entry is an object that was read to its end.
 type entry struct {
 	key, etag uint64 // hashes
-	modified  int64  // Unix seconds
+	modified  int64  // Unix seconds; with a queue, when it was read
 	end       int64  // the position of its end
 	bytes     int64  // unpacked
 	chain     uint64 // the hash of its lines
@@ -163,6 +163,16 @@ func (k *known) write(ctx context.Context) error {
 func (k *known) keepFrontier(ctx context.Context) error {
 	text, _ := json.Marshal(k.frontier) // it is made of numbers
 	return k.memory.Keep(ctx, frontierKey, text)
+}
+
+// hasOlder reports whether an object is of a Unix second or before.
+func (k *known) hasOlder(at int64) bool {
+	for _, e := range k.byKey {
+		if e.modified <= at {
+			return true
+		}
+	}
+	return false
 }
 
 // forget removes the objects of the frontier's time and before. The journal has the frontier first.

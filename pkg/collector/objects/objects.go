@@ -1,5 +1,5 @@
 // Package objects reads the objects under a prefix of S3 as one log of package ordered. It finds them by listing the
-// prefix.
+// prefix, or by the events that S3 writes into a queue of SQS.
 //
 // # Positions
 //
@@ -20,6 +20,13 @@
 // An object that appears before that time is late. Late objects show by the number of objects of each day, which the
 // journal has: they are counted, and never read. If another object of the same day is deleted between the same two
 // listings, a late one is not noticed.
+//
+// # Events
+//
+// With a queue, no frontier divides objects, and each has to be written after the queue was given to the bucket. A
+// message is deleted once all its objects are read, and Kafka has all of their hits. A message that comes again until
+// then, or for one delay after its object was read, counts nothing. So objects are remembered by when they were read. They
+// are forgotten only while messages can be received, and never within the first delay after a start.
 //
 // # Objects that are written again
 //
@@ -53,6 +60,7 @@ type Options struct {
 	URL   string // s3://bucket/prefix
 	Delay time.Duration
 	Where bucket.Options
+	Queue string // the URL of the queue with events; empty lists the prefix
 
 	ListEvery time.Duration // 0 is 10 s
 	Now       func() time.Time
@@ -72,6 +80,9 @@ func Open(o Options) (ordered.Log, error) {
 	}
 	l := &log{options: o, prefix: prefix, bucket: bucket.New(name, o.Where)}
 	l.finder = &listing{log: l}
+	if o.Queue != "" {
+		l.finder = newEvents(l, name)
+	}
 	return l, nil
 }
 
@@ -80,7 +91,7 @@ type log struct {
 	options Options
 	prefix  string
 	bucket  *bucket.Bucket
-	finder  *listing
+	finder  finder
 
 	memory   *ordered.Memory
 	restored bool // all below is as the journal has it
@@ -91,11 +102,21 @@ type log struct {
 	why      string
 }
 
+// A finder finds the objects that have to be read.
+type finder interface {
+	look(ctx context.Context) error            // makes sure that it can
+	reset()                                    // forgets what it found
+	find(ctx context.Context) (*object, error) // the next one; the one before is read, or missed. nil when there is none now
+	waiting() int64                            // how many are known that find has not returned
+}
+
 // An object is an object to read.
 type object struct {
 	bucket.Object
 	when time.Time // of its requests, as far as its name shows it; else when it was written
 	was  *entry    // what was read under its key before; nil for nothing
+
+	message *message // with a queue
 }
 
 // A place is the ID of an ordered.Place.
@@ -264,8 +285,12 @@ func (l *log) finish() error {
 		l.miss(r.Key, fmt.Sprintf("what follows after %d unpacked bytes cannot be read: %v", r.at, r.damage))
 	}
 	l.leave()
+	remembered := r.Modified
+	if l.options.Queue != "" {
+		remembered = l.options.Now()
+	}
 	return l.known.add(&entry{
-		key: hashOf(r.Key), etag: hashOf(r.ETag), modified: r.Modified.Unix(),
+		key: hashOf(r.Key), etag: hashOf(r.ETag), modified: remembered.Unix(),
 		end: r.begin + r.at, bytes: r.at, chain: r.chain,
 	})
 }

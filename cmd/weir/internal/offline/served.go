@@ -49,7 +49,9 @@ func parseServed(text string, now time.Time, settings *config.Config) (s served,
 func servedSource(place string, settings *config.Config) (config.Source, error) {
 	if settings != nil {
 		if i := slices.IndexFunc(settings.Collector.Sources, func(s config.Source) bool { return servedBy(place, &s) }); i >= 0 {
-			return settings.Collector.Sources[i], nil
+			s := settings.Collector.Sources[i]
+			s.SQS = "" // nothing is taken out of a queue
+			return s, nil
 		}
 	}
 	s := config.Source{Delay: config.DefaultDelay}
