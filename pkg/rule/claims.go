@@ -56,6 +56,8 @@ func (l *loader) claims(set *Set) {
 			what, remedy = r.excused()
 		}
 		l.warn(r.place, what, remedy)
+		what, remedy = r.unguarded(l.usersChecked)
+		l.warn(r.place, what, remedy)
 	}
 
 	for i := range l.allows {
@@ -220,6 +222,21 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	}
 
 	return what, "add a rule that counts the same requests without the " + name + ", as key: ip, and may allow more"
+}
+
+// unguarded describes how one client can use the rule's guard: with values of its own it begins more blocks than the
+// guard allows, and further ones are not enforced until a person confirms.
+func (r *Rule) unguarded(usersChecked bool) (what, remedy string) {
+	if r.Guard.MostNew == 0 {
+		return "", ""
+	}
+	for _, p := range r.Key.parts {
+		if r.isAtWill(p) || p.name == "user" && !usersChecked {
+			return fmt.Sprintf("the rule %s has a guard and counts by %s: one client that breaks the limit with %d of its own values in a minute keeps all others from being blocked", r.Name, p.name, r.Guard.MostNew+1),
+				"write guard: off in the rule"
+		}
+	}
+	return "", ""
 }
 
 // headless describes a rule that counts GET only: servers do the same work for HEAD.
