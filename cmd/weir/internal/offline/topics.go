@@ -112,7 +112,7 @@ func (t *topicInput) inputs(ctx context.Context, settings *config.Config) (all [
 		}
 		if span.Start < span.End {
 			name := fmt.Sprintf("%s/%d", t.topic, partition)
-			all = append(all, backtest.Input{Path: name, Reader: &partitionLines{ctx: ctx, reader: client.Reader(t.topic, partition, span.Start, answerBytes), end: span.End}})
+			all = append(all, backtest.Input{Path: name, Reader: &partitionLines{ctx: ctx, reader: client.Reader(t.topic, partition, span.Start, answerBytes), end: span.End}, Records: true})
 		}
 	}
 	if err == nil && len(all) == 0 {
@@ -174,7 +174,13 @@ func (p *partitionLines) fetch() error {
 	p.lines = p.lines[:0]
 	for i := range records {
 		if records[i].Offset < p.end && records[i].Value != nil {
+			begin := len(p.lines)
 			p.lines = append(append(p.lines, bytes.TrimRight(records[i].Value, "\r\n")...), '\n')
+			for at := begin; at < len(p.lines)-1; at++ {
+				if p.lines[at] == '\n' {
+					p.lines[at] = backtest.RecordNewline
+				}
+			}
 		}
 	}
 	p.text = p.lines
