@@ -50,6 +50,9 @@ func (l *loader) claims(set *Set) {
 			what, remedy = r.renamed(set)
 		}
 		if what == "" {
+			what, remedy = r.respelled()
+		}
+		if what == "" {
 			what, remedy = r.headless()
 		}
 		if what == "" {
@@ -234,6 +237,18 @@ func (r *Rule) unguarded(usersChecked bool) (what, remedy string) {
 		if r.isAtWill(p) || p.name == "user" && !usersChecked {
 			return fmt.Sprintf("the rule %s has a guard and counts by %s: one client that breaks the limit with %d of its own values in a minute keeps all others from being blocked", r.Name, p.name, r.Guard.MostNew+1),
 				"write guard: off in the rule"
+		}
+	}
+	return "", ""
+}
+
+// respelled describes how a client with one credential can have several keys: servers read the name of the scheme in any
+// case of letters, and with several spaces behind it.
+func (r *Rule) respelled() (what, remedy string) {
+	for _, p := range r.Key.parts {
+		if strings.HasSuffix(strings.ToLower(p.name), "authorization") {
+			return fmt.Sprintf("the rule %s counts by %s, and a client can write one credential in many ways, as with bearer for Bearer, or with two spaces: each counts for itself", r.Name, p.name),
+				"have the edge log the token alone, and count by that field"
 		}
 	}
 	return "", ""
