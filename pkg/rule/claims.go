@@ -5,9 +5,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/expr-lang/expr/ast"
 
+	"weir/internal/duration"
 	"weir/internal/yamlfile"
 	"weir/pkg/request"
 )
@@ -227,8 +229,8 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	return what, "add a rule that counts the same requests without the " + name + ", as key: ip, and may allow more"
 }
 
-// unguarded describes how one client can use the rule's guard: with values of its own it begins more blocks than the
-// guard allows, and further ones are not enforced until a person confirms.
+// unguarded describes how a client can use the rule's guard: with values of its own it begins more blocks than the guard
+// allows, and further ones are not enforced. It is left alone by the rule for as long as such a block lasts.
 func (r *Rule) unguarded(usersChecked bool) (what, remedy string) {
 	if r.Guard.MostNew == 0 {
 		return "", ""
@@ -239,8 +241,15 @@ func (r *Rule) unguarded(usersChecked bool) (what, remedy string) {
 				"write guard: off in the rule"
 		}
 	}
+	if longest := slices.Max(append([]time.Duration{r.Block.For}, r.Block.Then...)); longest > guardedLongest {
+		return fmt.Sprintf("the rule %s has a guard and blocks of up to %s: a client that breaks the limit in a minute with many new blocks is not refused for as long, whatever it sends, until a person confirms", r.Name, duration.OrForever(longest)),
+			"write shorter blocks, as block: {for: 10m}"
+	}
 	return "", ""
 }
+
+// guardedLongest is how long a block with a guard may be without a warning.
+const guardedLongest = time.Hour
 
 // respelled describes how a client with one credential can have several keys: servers read the name of the scheme in any
 // case of letters, and with several spaces behind it.
