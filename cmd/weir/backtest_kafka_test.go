@@ -74,6 +74,22 @@ func TestBacktestOfATopic(t *testing.T) {
 		t.Errorf("%d requests after, not %d", after, requests-1000)
 	}
 
+	// Records of several lines are read as collectors read them: a client may have written all lines but the first.
+	records := name + "-records"
+	if err := client.EnsureTopics(t.Context(), topic.Topic{Name: records, Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	other := client.Appender(topic.AppenderConfig{Topic: records, Partitions: 1})
+	for _, record := range []string{lines[0], lines[1] + lines[2], "a message of " + lines[3], "a message\n" + lines[4], "\x00" + lines[5], lines[6] + "\n\n"} {
+		if err := other.Send(t.Context(), topic.Message{Value: []byte(record)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wait.Until(t, "Kafka has the records", func() bool { return other.Held() == 0 })
+	if got, _ := report("--format", "combined", "kafka://"+strings.Join(brokers, ",")+"/"+records); got != 4 {
+		t.Errorf("%d requests in records of several lines, not 4", got)
+	}
+
 	// The configuration has the brokers and the way to read the topic.
 	file := filepath.Join(t.TempDir(), "weir.yaml")
 	config := fmt.Sprintf("kafka: {brokers: [%s]}\nrules: [{name: per-ip, key: ip, limits: [10/min, 100/hour]}]\ncollector: {sources: [{kafka: [%s], format: combined}]}\n", strings.Join(brokers, ", "), name)

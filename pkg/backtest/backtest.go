@@ -48,7 +48,13 @@ const DefaultLate = 10 * time.Minute
 type Input struct {
 	Path   string    // of a file; with a Reader, its name in the report
 	Reader io.Reader // read instead of a file: standard input
+
+	// Records are lines of the Reader in which RecordNewline stands for a newline: what a topic's records are.
+	Records bool
 }
+
+// RecordNewline stands for a newline in a record. No server writes it into a log as it is.
+const RecordNewline = '\v'
 
 // A Config defines the rules, the logs and the contents of a report.
 type Config struct {

@@ -185,6 +185,11 @@ func headLines(s *source) (lines []string, end, err error) {
 
 // understand detects by the first lines how to read the log.
 func (l *log) understand(c *Config, lines []string) error {
+	if l.Records {
+		for i := range lines {
+			lines[i] = strings.ReplaceAll(lines[i], string(RecordNewline), "\n")
+		}
+	}
 	var err error
 	if l.choice, err = request.Choose(c.Envelope, c.Format, lines, c.Options); err != nil {
 		return err

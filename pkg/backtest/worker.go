@@ -63,8 +63,13 @@ func (w *worker) parse(c *chunk) {
 			data = nil
 		}
 
-		// Zeros may stand before any line, where a writer lost its place.
-		w.line = logfile.WithoutHole(w.line)
+		switch {
+		case !c.log.Records:
+			// Zeros may stand before any line, where a writer lost its place.
+			w.line = logfile.WithoutHole(w.line)
+		case bytes.IndexByte(w.line, RecordNewline) >= 0:
+			w.line = bytes.ReplaceAll(w.line, []byte{RecordNewline}, []byte{'\n'})
+		}
 		decoder.DecodeEach(request.Text(w.line), w.each)
 	}
 }

@@ -41,9 +41,47 @@ type orderRequest struct {
 	key, allow string // only in a query
 }
 
-// readJSON reads a body of one object. It refuses unknown members, so that a slip does not become another request.
-func readJSON(w http.ResponseWriter, r *http.Request, into any) (body []byte, err error) {
-	return readJSONUpTo(maxBody, w, r, into)
+// readJSON reads a body of one object. It refuses unknown members, so that a slip does not become another request, and
+// members that are given twice: a program that puts its JSON together from texts may have the second one from a client.
+func readJSON(w http.ResponseWriter, r *http.Request, into any) error {
+	body, err := readJSONUpTo(maxBody, w, r, into)
+	if err != nil {
+		return err
+	}
+	name, err := givenTwice(json.NewDecoder(bytes.NewReader(body)))
+	if name != "" {
+		err = fmt.Errorf("%s is there twice", name)
+	}
+	return err
+}
+
+// givenTwice returns the name of a member that the next value or an object in it has twice, in any case of letters.
+func givenTwice(d *json.Decoder) (name string, err error) {
+	begin, err := d.Token()
+	if err != nil || begin != json.Delim('{') && begin != json.Delim('[') {
+		return "", err
+	}
+
+	names := map[string]bool{}
+	for d.More() {
+		if begin == json.Delim('{') {
+			token, err := d.Token()
+			if err != nil {
+				return "", err
+			}
+			name, _ := token.(string)
+			folded := strings.ToLower(strings.ToUpper(name)) // the sign for kelvin is a k for Go's decoder, too
+			if names[folded] {
+				return name, nil
+			}
+			names[folded] = true
+		}
+		if name, err := givenTwice(d); name != "" || err != nil {
+			return name, err
+		}
+	}
+	_, err = d.Token() // the end of the object or the list
+	return "", err
 }
 
 func readJSONUpTo(most int64, w http.ResponseWriter, r *http.Request, into any) (body []byte, err error) {

@@ -2,7 +2,6 @@ package enforcer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -28,26 +27,9 @@ type takeRequest struct {
 }
 
 type oneTake struct {
-	Rule   string     `json:"rule"`
-	Fields takeFields `json:"fields"`
-	Cost   *int64     `json:"cost"`
-}
-
-// takeFields are the fields of an attempt. One that is there twice is refused: a program that puts its JSON together from
-// texts may have taken the second one from a client.
-type takeFields map[string]string
-
-func (f *takeFields) UnmarshalJSON(body []byte) error {
-	var fields map[string]string
-	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return err
-	}
-	all, err := membersOf(body)
-	if err == nil && len(all) > len(fields) {
-		err = errors.New("a field is there twice")
-	}
-	*f = fields
-	return err
+	Rule   string            `json:"rule"`
+	Fields map[string]string `json:"fields"`
+	Cost   *int64            `json:"cost"`
 }
 
 // A takeAnswer is the answer to an attempt. Of several rules its first fields are about the one that decides.
@@ -72,7 +54,7 @@ func (e *Enforcer) takes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var asked takeRequest
-	if _, err := readJSON(w, r, &asked); err != nil {
+	if err := readJSON(w, r, &asked); err != nil {
 		return problemf(bodyStatus(err), "the body is not an attempt: %s; write %s", err, takeExample)
 	}
 
@@ -293,7 +275,7 @@ func (e *Enforcer) settles(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var asked settleRequest
-	if _, err := readJSON(w, r, &asked); err != nil {
+	if err := readJSON(w, r, &asked); err != nil {
 		return problemf(bodyStatus(err), `the body settles nothing: %s; write {"attempt": "ID", "cost": 0}`, err)
 	}
 	if len(asked.Ended) > 0 {

@@ -107,7 +107,7 @@ const (
 	// The time is that of the response, the order in which lines are written.
 	alb = `$type $time_iso8601 $elb $client $target $request_processing_time $target_processing_time ` +
 		`$response_processing_time $status $target_status_code $received_bytes $bytes_sent "$request" "$http_user_agent`
-	albOptional = `" $ssl_cipher $ssl_protocol $target_group_arn "$trace_id" "$host" "$chosen_cert_arn" ` +
+	albOptional = `" $ssl_cipher $ssl_protocol $target_group_arn "$trace_id" "$domain_name" "$chosen_cert_arn" ` +
 		`$matched_rule_priority $request_creation_time "$actions_executed" "$redirect_url" "$error_reason" "$target_port_list" ` +
 		`"$target_status_code_list" "$classification" "$classification_reason" $conn_trace_id `
 )

@@ -94,10 +94,16 @@ func TestPresets(t *testing.T) {
 					{"target_processing_time", "0.048"}, {"response_processing_time", "0.037"}, {"target_status_code", "200"}, {"received_bytes", "0"},
 					{"ssl_cipher", "ECDHE-RSA-AES128-GCM-SHA256"}, {"ssl_protocol", "TLSv1.2"},
 					{"target_group_arn", "arn:aws:elasticloadbalancing:us-east-2:123456789012:targetgroup/my-targets/73e2d6bc24d8a067"},
-					{"trace_id", "Root=1-58337281-1d84f3d73c47ec4e58577259"},
+					{"trace_id", "Root=1-58337281-1d84f3d73c47ec4e58577259"}, {"domain_name", "www.example.com"},
 					{"chosen_cert_arn", "arn:aws:acm:us-east-2:123456789012:certificate/12345678-1234-1234-1234-123456789012"},
 					{"matched_rule_priority", "1"}, {"request_creation_time", "2018-07-02T22:22:48.364000Z"}, {"actions_executed", "authenticate,forward"},
 					{"target_port_list", "10.0.0.1:80"}, {"target_status_code_list", "200"}, {"conn_trace_id", "TID_1234abcd5678ef90"}}}},
+		// The client chooses the name of TLS, and the load balancer routes by the host.
+		{"alb", `https 2018-07-02T22:23:00.186641Z app/lb/50dc 192.0.2.39:2817 10.0.0.1:80 0.086 0.048 0.037 200 200 0 57 "GET https://shop.example:443/a HTTP/1.1" "-" - - arn:aws:x "Root=1-2" "blog.example" "arn:y" 1 2018-07-02T22:22:48.364000Z`,
+			Request{UnixMilli: milli("2018-07-02T22:23:00.186Z"), IP: netip.MustParseAddr("192.0.2.39"), Method: "GET", Host: "shop.example", Path: "/a", Status: 200,
+				Bytes: 57, Fields: []Field{{"type", "https"}, {"elb", "app/lb/50dc"}, {"target", "10.0.0.1:80"}, {"request_processing_time", "0.086"},
+					{"target_processing_time", "0.048"}, {"response_processing_time", "0.037"}, {"target_status_code", "200"}, {"received_bytes", "0"},
+					{"target_group_arn", "arn:aws:x"}, {"trace_id", "Root=1-2"}, {"domain_name", "blog.example"}, {"chosen_cert_arn", "arn:y"}, {"matched_rule_priority", "1"}}}},
 		// As the load balancer wrote it in 2016, and its line for a request that it could not read.
 		{"alb", `http 2016-08-10T22:08:42.945958Z app/lb/50dc 2001:db8::1:2817 - -1 -1 -1 400 - 34 366 "- http://lb.example.com:80- " "-" - - arn:aws:x "Root=1-2"`,
 			Request{UnixMilli: milli("2016-08-10T22:08:42.945Z"), IP: netip.MustParseAddr("2001:db8::1"), Host: "lb.example.com", Status: 400,

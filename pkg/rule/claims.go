@@ -5,9 +5,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/expr-lang/expr/ast"
 
+	"weir/internal/duration"
 	"weir/internal/yamlfile"
 	"weir/pkg/request"
 )
@@ -50,11 +52,16 @@ func (l *loader) claims(set *Set) {
 			what, remedy = r.renamed(set)
 		}
 		if what == "" {
+			what, remedy = r.respelled()
+		}
+		if what == "" {
 			what, remedy = r.headless()
 		}
 		if what == "" {
 			what, remedy = r.excused()
 		}
+		l.warn(r.place, what, remedy)
+		what, remedy = r.unguarded(l.usersChecked)
 		l.warn(r.place, what, remedy)
 	}
 
@@ -220,6 +227,40 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 	}
 
 	return what, "add a rule that counts the same requests without the " + name + ", as key: ip, and may allow more"
+}
+
+// unguarded describes how a client can use the rule's guard: with values of its own it begins more blocks than the guard
+// allows, and further ones are not enforced. It is left alone by the rule for as long as such a block lasts.
+func (r *Rule) unguarded(usersChecked bool) (what, remedy string) {
+	if r.Guard.MostNew == 0 {
+		return "", ""
+	}
+	for _, p := range r.Key.parts {
+		if r.isAtWill(p) || p.name == "user" && !usersChecked {
+			return fmt.Sprintf("the rule %s has a guard and counts by %s: one client that breaks the limit with %d of its own values in a minute keeps all others from being blocked", r.Name, p.name, r.Guard.MostNew+1),
+				"write guard: off in the rule"
+		}
+	}
+	if longest := slices.Max(append([]time.Duration{r.Block.For}, r.Block.Then...)); longest > guardedLongest {
+		return fmt.Sprintf("the rule %s has a guard and blocks of up to %s: a client that breaks the limit in a minute with many new blocks is not refused for as long, whatever it sends, until a person confirms", r.Name, duration.OrForever(longest)),
+			"write shorter blocks, as block: {for: 10m}"
+	}
+	return "", ""
+}
+
+// guardedLongest is how long a block with a guard may be without a warning.
+const guardedLongest = time.Hour
+
+// respelled describes how a client with one credential can have several keys: servers read the name of the scheme in any
+// case of letters, and with several spaces behind it.
+func (r *Rule) respelled() (what, remedy string) {
+	for _, p := range r.Key.parts {
+		if strings.HasSuffix(strings.ToLower(p.name), "authorization") {
+			return fmt.Sprintf("the rule %s counts by %s, and a client can write one credential in many ways, as with bearer for Bearer, or with two spaces: each counts for itself", r.Name, p.name),
+				"have the edge log the token alone, and count by that field"
+		}
+	}
+	return "", ""
 }
 
 // headless describes a rule that counts GET only: servers do the same work for HEAD.

@@ -133,6 +133,8 @@ func TestKeysThatClientsChange(t *testing.T) {
 		`{name: a, key: [ip, host, agent]}, {name: b, key: [ip, host], match: 'host == "a"'}`:                    escapes,
 		`{name: a, key: [ip, http_x_tenant]}`:                                                                    escapes,
 		`{name: a, key: [cookie_session]}`:                                                                       frames,
+		`{name: a, key: [ip, http_authorization]}, {name: b, key: ip}`:                                           "one credential in many ways",
+		`{name: a, key: authorization}`:                                                                          "one credential in many ways",
 	} {
 		checkWarnings(t, "rules: ["+strings.ReplaceAll(rules, "}", ", limits: [1/s]}")+"]\n", want)
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,6 +109,24 @@ func TestApacheBehindALoadBalancer(t *testing.T) {
 		}
 	}
 	logged(t, "common", log)
+}
+
+// Nor does Apache read a port there, as docs/edges.md warns.
+func TestApacheBehindABalancerThatWritesPorts(t *testing.T) {
+	s := newSite(t)
+	address, log := s.apache(`%a %l %u %t "%r" %>s %b`, "RemoteIPHeader X-Forwarded-For", "RemoteIPInternalProxy "+balancerAddress)
+	wait.Until(t, "Apache answers", func() bool { return ask(t, goodClient, "http://"+address+"/ready").status == http.StatusOK })
+	for path, test := range map[string]struct{ header, logged string }{
+		"/plain4": {"203.0.113.7", "203.0.113.7"}, "/port4": {"203.0.113.7:4711", balancerAddress},
+		"/plain6": {"2001:db8::7", "2001:db8::7"}, "/port6": {"[2001:db8::7]:4711", balancerAddress},
+	} {
+		ask(t, balancerAddress, "http://"+address+path, "X-Forwarded-For", test.header)
+		wait.Until(t, path+" is in the log as of "+test.logged, func() bool {
+			return slices.ContainsFunc(strings.Split(log(), "\n"), func(line string) bool {
+				return strings.HasPrefix(line, test.logged+" ") && strings.Contains(line, "GET "+path+" ")
+			})
+		})
+	}
 }
 
 // isTakenFor sends requests with headers to paths that name their client, until one has the status.

@@ -47,6 +47,12 @@ func (s *Journald) Validate(v yamlfile.Value) {
 	if len(s.Unit)+len(s.Identifier)+len(s.Match) == 0 && s.Folder == "" && !v.Faulty() {
 		v.Faultf("write journald: {unit: nginx}, {identifier: nginx}, or {folder: /var/log/journal/remote}", "the source would read what all programs of this machine log")
 	}
+	// The journal itself writes the fields that begin with a line, and takes the others from the program.
+	trusted := func(match string) bool { return strings.HasPrefix(match, "_") }
+	if !v.Faulty() && !slices.ContainsFunc(s.Matches(), trusted) {
+		v.Warnf("add unit: nginx, or the unit of the container engine, as unit: docker",
+			"any program of the machine may write such entries to the journal, and so have any client blocked")
+	}
 	for _, unit := range s.Unit {
 		if strings.ContainsAny(unit, "*?[/ =") {
 			v.Key("unit").Faultf("write the names of units, as systemctl shows them", "%q is not the name of a unit", unit)

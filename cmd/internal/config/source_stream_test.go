@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"strings"
 	"testing"
 
 	"weir/cmd/internal/config"
@@ -52,6 +53,31 @@ func TestErrorsOfStreamsHaveTheirPlaces(t *testing.T) {
 	} {
 		if got := faults(t, text, config.Options{}); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
+		}
+	}
+}
+
+// Where any program may write the entries that a source reads, it has a warning.
+func TestWarningsOfJournals(t *testing.T) {
+	const warned = "any program of the machine may write such entries to the journal"
+	for journald, want := range map[string]string{
+		"{unit: nginx}":                                    "",
+		"{unit: nginx, identifier: nginx}":                 "",
+		"{match: ['_EXE=/usr/sbin/nginx']}":                "",
+		"{match: [CONTAINER_NAME=shop], unit: docker}":     "",
+		"{identifier: nginx}":                              warned,
+		"{match: [CONTAINER_NAME=shop]}":                   warned,
+		"{folder: /var/log/journal/remote}":                warned,
+		"{folder: /var/log/journal/remote, unit: nginx}":   "",
+		"{identifier: nginx, match: [SYSLOG_FACILITY=23]}": warned,
+	} {
+		_, warnings, err := config.Read([]byte("collector: {sources: [{name: web, journald: "+journald+"}]}\nrules:\n  rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"),
+			config.Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}})
+		if err != nil {
+			t.Fatal(journald, err)
+		}
+		if got := warnings.Error(); strings.Contains(got, warned) != (want != "") {
+			t.Errorf("%s: %s", journald, got)
 		}
 	}
 }

@@ -48,6 +48,21 @@ func TestTheInitialConfigurationShowsDefaults(t *testing.T) {
 	}
 }
 
+// The rule for sign-ins knows the paths of usual frameworks.
+func TestTheInitialRuleForSignIns(t *testing.T) {
+	set, _, err := rule.Parse("rules.yaml", []byte(rulesText))
+	if err != nil {
+		t.Fatal(err)
+	}
+	judge := set.NewJudge()
+	for path, want := range map[string]int{"/login": 2, "/users/sign_in": 2, "/users/sign_in.json": 2, "/account/logon": 2, "/wp-login.php": 2, "/login;a=b": 2, "/cart": 1} {
+		r := &request.Request{UnixMilli: 1, IP: netip.MustParseAddr("203.0.113.7"), Method: "POST", Path: path, Status: 200}
+		if hits := judge.Hits(r); len(hits) != want {
+			t.Errorf("%s: %d hits, not %d", path, len(hits), want)
+		}
+	}
+}
+
 // With ready sets of rules, the configuration names them, and there is nothing to warn of. If one file exists, none is written.
 func TestReadySetsOfRules(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "weir")

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -109,7 +108,7 @@ func (s *served) inputs(ctx context.Context) (all []backtest.Input, end func(), 
 		if err = lines.begin(s.from); err != nil {
 			break
 		}
-		all = append(all, backtest.Input{Path: log.String(), Reader: lines})
+		all = append(all, backtest.Input{Path: log.String(), Reader: lines, Records: s.source.Kind() != "s3"})
 	}
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no such log")
@@ -131,7 +130,9 @@ type entryLines struct {
 	text   []byte // lines that were not read
 	lines  []byte // memory for them
 	failed time.Time
-	missed []string // why objects are not read
+
+	missed  []string // why objects are not read
+	deleted int64    // entries that were deleted meanwhile
 }
 
 func (e *entryLines) begin(from time.Time) error {
@@ -170,6 +171,9 @@ func (e *entryLines) Read(b []byte) (int, error) {
 
 // end is io.EOF, or what was not read.
 func (e *entryLines) end() error {
+	if e.deleted > 0 {
+		e.missed = append(e.missed, fmt.Sprintf("%d entries were deleted while they were read", e.deleted))
+	}
 	if len(e.missed) > 0 {
 		return errors.New(strings.Join(e.missed, "; "))
 	}
@@ -194,16 +198,14 @@ func (e *entryLines) fetch() error {
 	}
 
 	e.failed = time.Time{}
+	e.deleted += page.Lost
 	if page.Missed > 0 && len(e.missed) < missedMost {
 		e.missed = append(e.missed, page.Why)
-	}
-	if page.Lost > 0 && e.at.Position > 0 {
-		e.missed = append(e.missed, fmt.Sprintf("%d entries were deleted before they were read", page.Lost))
 	}
 	e.lines = e.lines[:0]
 	for i := range page.Entries {
 		if entry := &page.Entries[i]; e.last == 0 || entry.After.Position <= e.last {
-			e.lines = append(append(e.lines, bytes.TrimRight(entry.Value, "\r\n")...), '\n')
+			e.lines = appendRecord(e.lines, entry.Value)
 		}
 	}
 	e.text = e.lines

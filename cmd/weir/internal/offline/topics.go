@@ -117,7 +117,7 @@ func (t *topicInput) inputs(ctx context.Context, settings *config.Config) (all [
 		}
 		if span.Start < span.End {
 			name := fmt.Sprintf("%s/%d", t.topic, partition)
-			all = append(all, backtest.Input{Path: name, Reader: &partitionLines{ctx: ctx, reader: client.Reader(t.topic, partition, span.Start, answerBytes), end: span.End}})
+			all = append(all, backtest.Input{Path: name, Reader: &partitionLines{ctx: ctx, reader: client.Reader(t.topic, partition, span.Start, answerBytes), end: span.End}, Records: true})
 		}
 	}
 	if err == nil && len(all) == 0 {
@@ -179,9 +179,21 @@ func (p *partitionLines) fetch() error {
 	p.lines = p.lines[:0]
 	for i := range records {
 		if records[i].Offset < p.end && records[i].Value != nil {
-			p.lines = append(append(p.lines, bytes.TrimRight(records[i].Value, "\r\n")...), '\n')
+			p.lines = appendRecord(p.lines, records[i].Value)
 		}
 	}
 	p.text = p.lines
 	return nil
+}
+
+// appendRecord appends a record as a line.
+func appendRecord(lines, record []byte) []byte {
+	begin := len(lines)
+	lines = append(lines, bytes.TrimRight(record, "\r\n")...)
+	for at := begin; at < len(lines); at++ {
+		if lines[at] == '\n' {
+			lines[at] = backtest.RecordNewline
+		}
+	}
+	return append(lines, '\n')
 }
