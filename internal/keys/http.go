@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 )
 
 // Reasons to refuse a request: the first two are a 401, the last is a 403.
@@ -74,4 +75,34 @@ func Certified(r *http.Request, c *tls.Config) bool {
 // AsksCertificates reports that every client needs a certificate signed by one of our roots.
 func AsksCertificates(c *tls.Config) bool {
 	return c != nil && c.ClientAuth == tls.RequireAndVerifyClientCert
+}
+
+// Speaks returns settings by which a server and its clients agree on one of the protocols, also after the settings were
+// read again. gRPC demands that. Nil is no encryption.
+func Speaks(c *tls.Config, protocols ...string) *tls.Config {
+	if c == nil {
+		return nil
+	}
+	type pair struct{ of, with *tls.Config }
+	var last atomic.Pointer[pair] // a copy for each handshake would resume no session
+	outer, ask := c.Clone(), c.GetConfigForClient
+	outer.NextProtos = protocols
+	if ask == nil {
+		return outer
+	}
+
+	outer.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		now, err := ask(hello)
+		if err != nil || now == nil {
+			return now, err
+		}
+		if p := last.Load(); p != nil && p.of == now {
+			return p.with, nil
+		}
+		with := now.Clone()
+		with.NextProtos = protocols
+		last.Store(&pair{now, with})
+		return with, nil
+	}
+	return outer
 }

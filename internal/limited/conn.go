@@ -22,7 +22,7 @@ type conn struct {
 
 	inHead       atomic.Bool // what it reads belongs to a request's header
 	encrypted    bool
-	head, weight int // bytes of that header, and about what it takes in memory; only the goroutine that reads uses them
+	head, weight atomic.Int64 // bytes of that header, and about what it takes in memory
 }
 
 // Read reads, and weighs large headers.
@@ -31,14 +31,13 @@ func (c *conn) Read(b []byte) (int, error) {
 	if n <= 0 || !c.inHead.Load() {
 		return n, err
 	}
-	c.head += n
+	weight := n + fieldWeight*bytes.Count(b[:n], []byte{'\n'})
 	if c.encrypted {
-		c.weight += encryptedWeight * n
-	} else {
-		c.weight += n + fieldWeight*bytes.Count(b[:n], []byte{'\n'})
+		weight = encryptedWeight * n
 	}
-	if c.head > freeHead {
-		c.listener.count(c, c.weight)
+	weight = int(c.weight.Add(int64(weight)))
+	if c.head.Add(int64(n)) > freeHead {
+		c.listener.count(c, weight)
 	}
 	return n, err
 }
@@ -70,8 +69,8 @@ func (c *conn) become(kind int) {
 	}
 
 	c.places[0] = l.waiting[kind].PushBack(c)
-	// Known connections do not count for their address, and so do not make room in it.
-	if of != nil && !c.known {
+	// Known connections do not count for their address, and so do not make room in it. Nor do busy ones.
+	if of != nil && !c.known && kind != isStrange {
 		c.places[1] = of.waiting[kind].PushBack(c)
 	}
 
@@ -126,6 +125,8 @@ func (c *conn) change(busy bool) {
 	defer c.listener.mu.Unlock()
 	c.endHead()
 	switch {
+	case busy && c.listener.bounds.Asks && !c.known:
+		c.become(isStrange)
 	case busy:
 		c.become(isBusy)
 	case c.known:
@@ -138,7 +139,8 @@ func (c *conn) change(busy bool) {
 // shakes notes that a handshake begins or ends. Nothing else reads the connection meanwhile.
 func (c *conn) shakes(begins bool) {
 	c.inHead.Store(begins)
-	c.head, c.weight = 0, 0
+	c.head.Store(0)
+	c.weight.Store(0)
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	c.endHead()
@@ -157,7 +159,7 @@ func (c *conn) show() {
 	c.become(isBusy)
 	c.leave()
 	c.known = true
-	if kind != isBusy {
+	if kind != isBusy && kind != isStrange {
 		c.become(isKnown)
 	}
 }

@@ -49,11 +49,12 @@ func Track(server *http.Server) {
 	}
 }
 
-// request notes that a request begins or ends. The server calls it where it reads the connection, so nothing else reads
-// meanwhile. A header has arrived when the request begins.
+// request notes that a request begins or ends; over HTTP/2 the first one that runs, and the last one. A header has
+// arrived when the request begins. Over HTTP/1 nothing else reads meanwhile.
 func (c *conn) request(begins bool) {
 	c.inHead.Store(!begins)
-	c.head, c.weight = 0, 0
+	c.head.Store(0)
+	c.weight.Store(0)
 	c.change(begins)
 }
 

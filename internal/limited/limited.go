@@ -3,8 +3,10 @@
 //
 // A connection is new until its first request, then busy during a request and idle between two. When the limit is
 // reached, a further connection replaces a waiting one: the oldest new one, else the one that has been idle longest,
-// else an idle one that has identified its client. So a sender with a key always gets in. A further connection has to
-// wait only while all of them are busy.
+// else an idle one that has identified its client. A further connection has to wait only while all of them are busy.
+// Where clients are asked who they are, one that has not answered does not keep its place by a request that does not
+// end, such as one whose answer it does not read: it makes room before an idle one that is identified. So a sender with a
+// key always gets in.
 //
 // Per address (IPv6: a /64) there is also a limit for connections that have not identified their client. A further one
 // replaces a waiting one of the same address, or is closed when there is none. Loopback has no such limit: its clients
@@ -34,13 +36,16 @@ import (
 type Bounds struct {
 	Connections int
 	PerAddress  int // without an identified client; 0 is no separate limit
+	// Asks tells that clients are asked for a key or a certificate.
+	Asks bool
 }
 
 // The kinds of waiting connections, in the order in which they are closed.
 const (
 	isNew = iota
 	isIdle
-	isKnown // idle, and its client is identified
+	isStrange // busy, and its client is not identified although it was asked
+	isKnown   // idle, and its client is identified
 	kinds
 	isBusy = kinds
 )
@@ -136,18 +141,23 @@ func Listen(l net.Listener, b Bounds, full func(error)) *Listener {
 // Accept waits for a connection, and makes room for it.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
-		if !l.room() {
-			return nil, net.ErrClosed
-		}
 		accepted, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		if c := l.add(accepted); c != nil {
+
+		c, full := l.add(accepted)
+		for full && l.room() {
+			c, full = l.add(accepted)
+		}
+		if c != nil {
 			return c, nil
 		}
 
 		_ = accepted.Close() // nothing was sent yet
+		if full {
+			return nil, net.ErrClosed
+		}
 	}
 }
 
@@ -172,8 +182,9 @@ func (l *Listener) room() bool {
 	}
 }
 
-// add keeps a connection, if necessary in the place of another one. It returns nil when the address has too many.
-func (l *Listener) add(accepted net.Conn) *conn {
+// add keeps a connection, if necessary in the place of another one. It returns nil when there is no room for it, and full
+// when there may be later; otherwise its address has too many.
+func (l *Listener) add(accepted net.Conn) (added *conn, full bool) {
 	// Busy until it is complete: it must not be the one that makes room for itself.
 	c := &conn{Conn: accepted, listener: l, from: Source(accepted.RemoteAddr()), kind: isBusy}
 	var why error
@@ -185,6 +196,9 @@ func (l *Listener) add(accepted net.Conn) *conn {
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.open >= l.bounds.Connections && l.oldest(&l.waiting) == nil {
+		return nil, true
+	}
 	if c.from.IsValid() {
 		of := l.of[c.from]
 		if of == nil {
@@ -196,7 +210,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 			why = fmt.Errorf("%d connections of %s are open, the limit for one address", l.bounds.PerAddress, c.from)
 			// An address makes room with its own connections, so one client cannot push others out.
 			if !l.drop(&of.waiting) {
-				return nil
+				return nil, false
 			}
 			l.of[c.from] = of // it is removed with its last one
 		}
@@ -211,7 +225,7 @@ func (l *Listener) add(accepted net.Conn) *conn {
 
 	l.open++
 	c.become(isNew)
-	return c
+	return c, false
 }
 
 // oldest returns the connection to close first, or nil when none waits.

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -123,6 +124,33 @@ func TestAFurtherOneTakesThePlaceOfOneThatWaits(t *testing.T) {
 	}
 }
 
+// A connection may become busy while the listener waits for the next one.
+func TestBusyOnesAreNoMoreThanTheBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAccepting(t, Bounds{Connections: 1})
+		_, first := a.from("192.0.2.1")
+		accepted := make(chan net.Conn, 1)
+		go func() {
+			c, err := a.l.Accept()
+			if err != nil {
+				t.Error(err)
+			}
+			accepted <- c
+		}()
+		synctest.Wait()
+		Busy(first)
+		a.inner.conns <- &fakeConn{from: "192.0.2.2:1"}
+		synctest.Wait()
+		if len(accepted) > 0 {
+			t.Error("a further one is accepted")
+		}
+		a.open(1)
+		Idle(first)
+		<-accepted
+		a.open(1)
+	})
+}
+
 func TestOneAddressHasABoundOfItsOwn(t *testing.T) {
 	for _, test := range []struct{ from, same, other string }{
 		{"192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"},
@@ -205,6 +233,7 @@ func TestTheEndIsNotWaitedFor(t *testing.T) {
 	a := newAccepting(t, Bounds{Connections: 1})
 	_, c := a.from("192.0.2.1")
 	Busy(c)
+	a.inner.conns <- &fakeConn{from: "192.0.2.2:1"} // it waits
 	accepted := make(chan error)
 	go func() {
 		_, err := a.l.Accept()
@@ -275,6 +304,59 @@ func TestAKnownSenderIsServedAmongStrangers(t *testing.T) {
 	}
 }
 
+// Unknown clients have a request on every connection that does not end, as when they do not read its answer, over
+// either version of HTTP. A client with a key is served all the same, and keeps its place while it is.
+func TestAStrangerDoesNotKeepItsPlaceByARequest(t *testing.T) {
+	for _, two := range []bool{false, true} {
+		asked := make(chan struct{}, 100)
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("X-Api-Key") != "" {
+				Showed(r.Context())
+			}
+			asked <- struct{}{}
+			if r.URL.Path != "/ends" {
+				<-r.Context().Done()
+			}
+		}))
+		server.Listener = Listen(server.Listener, Bounds{Connections: 4, Asks: true}, func(error) {})
+		server.EnableHTTP2 = two
+		Track(server.Config)
+		server.StartTLS()
+		ask := func(path, key string) error {
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: server.Client().Transport.(*http.Transport).TLSClientConfig.Clone(), ForceAttemptHTTP2: two}}
+			defer client.CloseIdleConnections()
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, http.NoBody)
+			request.Header.Set("X-Api-Key", key)
+			answer, err := client.Do(request)
+			if err == nil {
+				answer.Body.Close()
+			}
+			return err
+		}
+
+		known := make(chan error, 1)
+		go func() { known <- ask("/", "k") }()
+		<-asked
+		for range 10 {
+			go func() { _ = ask("/", "") }() // it ends with its connection
+			<-asked
+		}
+		for range 3 {
+			if err := ask("/ends", "k"); err != nil {
+				t.Errorf("HTTP/2 %v: %v", two, err)
+			}
+			<-asked
+		}
+		select {
+		case err := <-known:
+			t.Errorf("HTTP/2 %v: a known client has lost its place: %v", two, err)
+		default:
+		}
+		server.CloseClientConnections()
+		server.Close()
+	}
+}
+
 // A client that is refused and does not send the rest of its body does not keep its connection.
 func TestTheRestOfARefusedBodyIsNotWaitedFor(t *testing.T) {
 	for _, status := range []int{http.StatusUnauthorized, http.StatusMethodNotAllowed, http.StatusTooManyRequests} {
@@ -319,17 +401,18 @@ func (d *deadlined) SetWriteDeadline(time.Time) error {
 
 // A process that may open few files keeps descriptors for other uses than connections.
 func TestFewFilesAreFewConnections(t *testing.T) {
-	all := []Bounds{{10000, 5000}, {1024, 512}, {1024, 512}, {1024, 512}, {256, 128}, {256, 128}, {256, 128}}
+	bounds := func(all, address int) Bounds { return Bounds{Connections: all, PerAddress: address} }
+	all := []Bounds{bounds(10000, 5000), bounds(1024, 512), bounds(1024, 512), bounds(1024, 512), bounds(256, 128), bounds(256, 128), bounds(256, 128)}
 	for _, test := range []struct {
 		files uint64
 		want  Bounds // of the first listener
 		most  int    // of all listeners together
 	}{
-		{1 << 20, Bounds{10000, 5000}, 13840},
-		{16384, Bounds{10000, 5000}, 13840},
-		{1024, Bounds{625, 312}, 870},
-		{256, Bounds{156, 78}, 240},
-		{16, Bounds{10, 5}, 70},
+		{1 << 20, bounds(10000, 5000), 13840},
+		{16384, bounds(10000, 5000), 13840},
+		{1024, bounds(625, 312), 870},
+		{256, bounds(156, 78), 240},
+		{16, bounds(10, 5), 70},
 	} {
 		if got := all[0].within(test.files); got != test.want {
 			t.Errorf("%d files: %+v, want %+v", test.files, got, test.want)
@@ -342,7 +425,7 @@ func TestFewFilesAreFewConnections(t *testing.T) {
 			t.Errorf("%d files: %d connections, want at most %d", test.files, sum, test.most)
 		}
 	}
-	if got := (Bounds{Connections: 100}).within(1 << 20); got != (Bounds{100, 100}) {
+	if got := (Bounds{Connections: 100}).within(1 << 20); got != bounds(100, 100) {
 		t.Error(got)
 	}
 	if got := (Bounds{Connections: 2}).within(16); got.Connections != 2 {

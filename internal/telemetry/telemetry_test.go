@@ -147,6 +147,19 @@ func TestLogInWords(t *testing.T) {
 	}
 }
 
+// What another server sends may be in an error. A line that is too long for the log would be lost.
+func TestALongTextIsCutOff(t *testing.T) {
+	long := strings.Repeat("x", longestText-1) + strings.Repeat("é", 1<<20)
+	for _, format := range []string{"json", "text"} {
+		var out bytes.Buffer
+		logger, _ := Log(&out, "info", format)
+		logger.Error(long, "error", errors.New(long), "n", 7)
+		if got := out.String(); len(got) > 2*longestText+300 || strings.Count(got, "x… (2113535 bytes)") != 2 || strings.ContainsRune(got, '\uFFFD') {
+			t.Errorf("%s: %d bytes, %q", format, len(got), got[max(0, len(got)-100):])
+		}
+	}
+}
+
 func TestMetricsAreAsPrometheusWantsThem(t *testing.T) {
 	registry := Metrics("collector")
 	if problems, err := testutil.GatherAndLint(registry, "weir_build_info"); err != nil || len(problems) > 0 {

@@ -75,7 +75,8 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 			return all, fmt.Errorf("listening for checks: %w", limited.InUse(err, "enforcer.listen"))
 		}
 		e.address = l.Addr().String()
-		all = append(all, listening{limited.Listen(l, limited.Bounds{Connections: maxConnections, PerAddress: maxPerAddress}, e.noteFull), e.config.TLS != nil})
+		bounds := limited.Bounds{Connections: maxConnections, PerAddress: maxPerAddress, Asks: e.config.Keys != nil || keys.AsksCertificates(e.config.TLS)}
+		all = append(all, listening{limited.Listen(l, bounds, e.noteFull), e.config.TLS != nil})
 	}
 
 	if e.config.Socket != "" {
@@ -162,6 +163,8 @@ func (e *Enforcer) server() *http.Server {
 		ReadHeaderTimeout: limited.HeaderPatience, WriteTimeout: answerPatience, IdleTimeout: idlePatience, MaxHeaderBytes: headerBytes,
 		ErrorLog: slog.NewLogLogger(e.config.Logger.Handler(), slog.LevelDebug), // errors of unknown clients are not worth a line each
 	}
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true) // the bounds are of connections, and one of HTTP/2 would have many requests
 	limited.Track(server)
 	return server
 }

@@ -62,7 +62,10 @@ func (s *Server) post(ctx context.Context, suffix, contentType, id string, body 
 	defer client.CloseIdleConnections()
 	response, err := client.Do(request)
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
-		err = fmt.Errorf("asking %s: %w", to.Host, outer.Err) // without the URL
+		if err = outer.Err; len(err.Error()) > maxAnswer { // it has a header of the answer
+			err = errors.New(plain(err.Error()))
+		}
+		err = fmt.Errorf("asking %s: %w", to.Host, err) // without the URL
 	}
 	if err != nil {
 		return "", err

@@ -69,7 +69,9 @@ func (p *Process) serve(address, keysFile string) (*admin, error) {
 	a := &admin{server: server, ended: make(chan struct{}), faults: telemetry.NewFaults(p.Logger)}
 
 	// Bounds below TLS: a client that never ends its handshake is bounded too.
-	listener = limited.Listen(listener, adminBounds, a.noteFull)
+	bounds := adminBounds
+	bounds.Asks = known != nil || certified
+	listener = limited.Listen(listener, bounds, a.noteFull)
 	if secure != nil {
 		listener = tls.NewListener(listener, secure)
 	}

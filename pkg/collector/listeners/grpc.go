@@ -22,8 +22,11 @@ func isGRPC(r *http.Request) bool {
 	return r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc")
 }
 
-// streamsPerConnection bounds the calls of one connection at a time. A sender needs one for each batch under way.
-const streamsPerConnection = 100
+// Bounds of HTTP/2. A sender needs one call for each batch under way, and waits when there are more.
+const (
+	streamsPerConnection = 16
+	frameBytes           = 16 << 10 // the least that HTTP/2 allows; a frame takes its memory before it has arrived
+)
 
 var errFrame = errors.New("the call has not exactly one complete message")
 
@@ -102,6 +105,9 @@ func answerGRPC(w http.ResponseWriter, rejected rejection, wrong *httpProblem) {
 	w.Header().Set("Content-Type", "application/grpc")
 	if wrong != nil {
 		code = grpcCode(wrong.Status)
+		if code == grpcUnauthenticated || code == grpcPermission { // as limited.Answer closes it by the status of HTTP
+			w.Header().Set("Connection", "close")
+		}
 		w.Header().Set("Grpc-Accept-Encoding", "gzip")
 		w.Header().Set(http.TrailerPrefix+"Grpc-Message", url.PathEscape(wrong.Detail))
 	}

@@ -84,12 +84,15 @@ func NewHTTP(in *pipeline.Intake, config HTTPConfig) (pipeline.Source, error) {
 		return nil, fmt.Errorf("listening on %s: %w; give keys or client certificates, or listen on 127.0.0.1", config.Listen, err)
 	}
 	h := &httpSource{in: in, config: config, more: make(chan struct{}, 1), ended: make(chan struct{})}
-	if config.Keys == nil && !keys.AsksCertificates(config.TLS) {
+	if !h.asks() {
 		h.pages = origin.Loopback(config.Hosts)
 	}
 	h.limit(usualHTTPLimits)
 	return h, nil
 }
+
+// asks reports whether senders are asked for a key or a certificate.
+func (h *httpSource) asks() bool { return h.config.Keys != nil || keys.AsksCertificates(h.config.TLS) }
 
 func (h *httpSource) limit(l httpLimits) {
 	h.limits, h.queue, h.room = l, make(chan *post, l.posts), newRoom(l, h.in.Now)
@@ -143,12 +146,13 @@ func (h *httpSource) server(ctx context.Context) *http.Server {
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    slog.NewLogLogger(h.in.Logger().Handler(), slog.LevelDebug), // any client can cause these
 	}
+	server.Protocols = new(http.Protocols)
+	server.Protocols.SetHTTP1(true)
 	if h.config.OTLP { // gRPC needs HTTP/2
-		server.Protocols = new(http.Protocols)
-		server.Protocols.SetHTTP1(true)
 		server.Protocols.SetHTTP2(true)
 		server.Protocols.SetUnencryptedHTTP2(true)
-		server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection}
+		server.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streamsPerConnection, MaxReadFrameSize: frameBytes, WriteByteTimeout: limited.WritePatience}
+		server.TLSConfig = keys.Speaks(h.config.TLS, "h2", "http/1.1")
 	}
 	limited.Track(server)
 	return server
@@ -164,7 +168,7 @@ func (h *httpSource) contained() http.Handler {
 }
 
 func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
-	bounds := limited.Bounds{Connections: h.limits.connections, PerAddress: h.limits.connections / 2}
+	bounds := limited.Bounds{Connections: h.limits.connections, PerAddress: h.limits.connections / 2, Asks: h.asks()}
 	listener = limited.Listen(listener, bounds, func(why error) { h.in.Trouble("connections", why) })
 	path, _ := h.path()
 	h.in.Logger().Info("takes requests", "address", listener.Addr().String(), "path", path)

@@ -5,8 +5,11 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +19,8 @@ import (
 
 	common "go.opentelemetry.io/proto/otlp/common/v1"
 	logs "go.opentelemetry.io/proto/otlp/logs/v1"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -233,20 +238,85 @@ func TestOTLPRefuses(t *testing.T) {
 	}
 }
 
-// TestOTLPOverTLS: gRPC's own client, with a certificate and without one.
+// TestOTLPOverTLS: gRPC's own client, with a certificate and without one, also where certificates are read again.
 func TestOTLPOverTLS(t *testing.T) {
 	t.Parallel()
-	b := newOTLPBench(t)
 	server, known, stranger := testTLS(t)
-	b.config.Sources[0].HTTP.TLS = server
+	again := server.Clone()
+	again.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return server, nil }
+	for name, of := range map[string]*tls.Config{"fixed": server, "read again": again} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newOTLPBench(t)
+			b.config.Sources[0].HTTP.TLS = of
+			b.start()
+			if _, err := b.dial(credentials.NewTLS(known)).Export(within(t), b.export(10)); err != nil {
+				t.Error(err)
+			}
+			if _, err := b.dial(credentials.NewTLS(stranger)).Export(within(t), b.export(0, "x")); err == nil {
+				t.Error("a client without a certificate may send")
+			}
+			b.sink.Await(t, b.Want)
+		})
+	}
+}
+
+// TestOTLPBoundsHTTP2: a connection has few calls at once and small frames. A call over gRPC without a key ends it.
+func TestOTLPBoundsHTTP2(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "keys.yaml")
+	writeKeys(t, path, map[string]string{"s3nd": "send"})
+	b := newOTLPBench(t)
+	var err error
+	if b.config.Sources[0].HTTP.Keys, err = keys.Open(path); err != nil {
+		t.Fatal(err)
+	}
 	b.start()
-	if _, err := b.dial(credentials.NewTLS(known)).Export(within(t), b.export(10)); err != nil {
-		t.Error(err)
+	for name, send := range map[string]func(*http2.Framer) error{
+		"a call without a key": func(f *http2.Framer) error {
+			var header bytes.Buffer
+			to := hpack.NewEncoder(&header)
+			for _, field := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", otlpGRPCPath}, {":authority", b.address()}, {"content-type", "application/grpc"}} {
+				if err := to.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
+					return err
+				}
+			}
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: header.Bytes(), EndHeaders: true, EndStream: true})
+		},
+		"a large frame": func(f *http2.Framer) error { return f.WriteRawFrame(http2.FrameHeaders, 0, 1, make([]byte, 100<<10)) },
+	} {
+		conn, err := net.Dial("tcp", b.address())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		frames := http2.NewFramer(conn, conn)
+		if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(frames.WriteSettings(), send(frames)); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			frame, err := frames.ReadFrame()
+			if err != nil {
+				t.Errorf("%s: %v, and no GOAWAY", name, err)
+				break
+			}
+			if settings, ok := frame.(*http2.SettingsFrame); ok && !settings.IsAck() {
+				if most, _ := settings.Value(http2.SettingMaxConcurrentStreams); most != streamsPerConnection {
+					t.Errorf("%d calls at once", most)
+				}
+				if most, _ := settings.Value(http2.SettingMaxFrameSize); most > frameBytes {
+					t.Errorf("frames of %d bytes", most)
+				}
+			}
+			if frame.Header().Type == http2.FrameGoAway {
+				break
+			}
+		}
 	}
-	if _, err := b.dial(credentials.NewTLS(stranger)).Export(within(t), b.export(0, "x")); err == nil {
-		t.Error("a client without a certificate may send")
-	}
-	b.sink.Await(t, b.Want)
 }
 
 // TestGRPCFrames: a call has exactly one complete message.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"weir/internal/keys"
+	"weir/internal/limited"
 )
 
 // Bounds of sessions.
@@ -172,6 +173,7 @@ var asking = []string{root + "live", root + "refused"}
 // visitor returns who sends a request, or an error for a request that may not read.
 func (c *Console) visitor(r *http.Request) (*visitor, error) {
 	if s := c.sessions.of(r, !slices.Contains(asking, r.URL.Path)); s != nil {
+		limited.Showed(r.Context())
 		return &visitor{Name: s.key.Name, Role: s.key.Role, session: s, writes: !c.config.ReadOnly && s.key.Role.May(keys.Write)}, nil
 	}
 	name, err := c.config.Admit(r)

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"weir/internal/keys"
 	"weir/internal/limited"
 )
 
@@ -40,7 +40,7 @@ func newHandshake(c *tls.Config, all *calls) handshake {
 	if c == nil {
 		return handshake{insecure.NewCredentials(), all}
 	}
-	return handshake{credentials.NewTLS(withHTTP2(c)), all}
+	return handshake{credentials.NewTLS(keys.Speaks(c, "h2")), all}
 }
 
 // ServerHandshake encrypts a connection, and notes it for its calls.
@@ -66,30 +66,4 @@ func (h handshake) Clone() credentials.TransportCredentials {
 // ClientHandshake is never called.
 func (h handshake) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("this is a server")
-}
-
-// withHTTP2 returns settings by which clients agree on HTTP/2, as gRPC demands, also after they were read again.
-func withHTTP2(c *tls.Config) *tls.Config {
-	protocols := []string{"h2"}
-	type pair struct{ of, with *tls.Config }
-	var last atomic.Pointer[pair] // a copy for each handshake would resume no session
-	outer, ask := c.Clone(), c.GetConfigForClient
-	outer.NextProtos = protocols
-	if ask == nil {
-		return outer
-	}
-	outer.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		now, err := ask(hello)
-		if err != nil || now == nil {
-			return now, err
-		}
-		if p := last.Load(); p != nil && p.of == now {
-			return p.with, nil
-		}
-		with := now.Clone()
-		with.NextProtos = protocols
-		last.Store(&pair{now, with})
-		return with, nil
-	}
-	return outer
 }
