@@ -98,6 +98,9 @@ func (p *partStatus) problems() (texts []string) {
 			texts = append(texts, fmt.Sprintf("partition %d: %s", one.Partition, one.Error))
 		}
 	}
+	if unread, since := p.unread(); unread > 0 {
+		texts = append(texts, fmt.Sprintf("the aggregator has read nothing of %s since %s", output.Counted(unread, "partition"), p.times.Zone(p.times.At(since.UnixMilli()))))
+	}
 	if p.Part == "aggregator" && says.Store != "" {
 		texts = append(texts, "the store: "+says.Store)
 	}
@@ -114,6 +117,29 @@ func (p *partStatus) problems() (texts []string) {
 		texts = append(texts, "guarded, so not refused: "+guardedText(says.Guarded))
 	}
 	return texts
+}
+
+// unread returns how many partitions an aggregator has not read for longer than records are in flight, and since when.
+func (p *partStatus) unread() (partitions int, since time.Time) {
+	var says struct {
+		Partitions []struct {
+			LagUnknownSince *time.Time `json:"lag_unknown_since"`
+		}
+	}
+	if p.Part != "aggregator" || !p.says(&says) {
+		return 0, since
+	}
+	for _, one := range says.Partitions {
+		at := one.LagUnknownSince
+		if at == nil || time.Since(*at) <= flight {
+			continue
+		}
+		partitions++
+		if since.IsZero() || at.Before(since) {
+			since = *at
+		}
+	}
+	return partitions, since
 }
 
 // guardedText names the rules whose guard keeps entries from being enforced.
@@ -167,14 +193,18 @@ func (s *status) inFlight() bool {
 	return true
 }
 
-// keepsUp reports whether a part that has work is not behind. The work of an aggregator is the lag of its group.
+// keepsUp reports whether a part that has work is not behind. The work of an aggregator is the lag of its group, unless
+// it reads nothing.
 func (p *partStatus) keepsUp() bool {
 	if p.Error != "" || p.Part == "enforcer" {
 		return false
 	}
+	if unread, _ := p.unread(); unread > 0 {
+		return false
+	}
 	for _, source := range p.sources() {
 		for _, log := range source.Logs {
-			if log.Lag > 0 && (log.Newest == nil || time.Since(*log.Newest) > flight) {
+			if (log.Lag > 0 || log.InFlight > 0) && (log.Newest == nil || time.Since(*log.Newest) > flight) {
 				return false
 			}
 		}

@@ -18,6 +18,14 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 	reading := func(age time.Duration) partStatus {
 		return collector(false, fmt.Sprintf(`{"sources": [{"source": "file-1", "requests": 9, "logs": [{"log": "a", "lag": 7, "newest": %q}]}]}`, time.Now().Add(-age).Format(time.RFC3339)))
 	}
+	sending := func(age time.Duration) partStatus {
+		return collector(false, fmt.Sprintf(`{"sources": [{"source": "file-1", "requests": 9, "logs": [{"log": "a", "in_flight": 1, "newest": %q}]}]}`, time.Now().Add(-age).Format(time.RFC3339)))
+	}
+	unread := func(age time.Duration) partStatus {
+		p := collector(false, fmt.Sprintf(`{"partitions": [{"partition": 0, "lag_unknown_since": %q}, {"partition": 1}]}`, time.Now().Add(-age).Format(time.RFC3339)))
+		p.Part = "aggregator"
+		return p
+	}
 
 	for name, test := range map[string]struct {
 		of   status
@@ -29,6 +37,8 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 		"with --wait":          {status{waited: true, Groups: []groupStatus{group(1, 1, 1)}, Parts: []partStatus{reading(0)}}, "Not caught up: 1 record waits for weir.aggregator; the collector has not read or sent everything."},
 		"a backlog":            {status{Groups: []groupStatus{group(1, 56, 30)}, Parts: []partStatus{collector(true, `{}`)}}, "Not caught up: 56 records wait for weir.aggregator."},
 		"an old log":           {status{Parts: []partStatus{reading(time.Hour)}}, "Not caught up: the collector has not read or sent everything."},
+		"hits in flight":       {status{Parts: []partStatus{sending(time.Second), unread(time.Second)}}, "Healthy: the last requests are on their way."},
+		"hits that stay":       {status{Parts: []partStatus{sending(time.Minute)}}, "Not caught up: the collector has not read or sent everything."},
 		"no one reads":         {status{Groups: []groupStatus{group(0, 56, 1)}, Parts: []partStatus{collector(true, `{}`)}}, "Not caught up: 56 records wait for weir.aggregator."},
 		"no part was reached":  {status{CaughtUp: true, Parts: []partStatus{{Part: "collector", Address: "c:1"}}}, "All have caught up."},
 		"one was not reached":  {status{CaughtUp: true, Parts: []partStatus{collector(true, `{}`), {Part: "enforcer", Address: "e:1"}}}, "Needs attention: the enforcer at e:1 was not reached."},
@@ -41,5 +51,18 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 		if got, _, _ := strings.Cut(test.of.headline(), "\n"); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// An aggregator that reads nothing, as from a topic that was deleted, is not healthy, although no record waits there.
+func TestPartitionsThatAreNotRead(t *testing.T) {
+	since := time.Now().Add(-time.Minute).UTC().Truncate(time.Second)
+	caughtUp := false
+	s := status{Parts: []partStatus{{Part: "aggregator", Address: "a:1", Reached: true, CaughtUp: &caughtUp,
+		Status: fmt.Appendf(nil, `{"partitions": [{"partition": 0, "lag_unknown_since": %q}, {"partition": 1}]}`, since.Format(time.RFC3339))}}}
+	want := "Needs attention: the aggregator has read nothing of 1 partition since " + since.Format(time.RFC3339) + ".\n" +
+		"Not caught up: the aggregator has not read or sent everything.\n"
+	if got := s.headline(); got != want {
+		t.Errorf("got %s want %s", got, want)
 	}
 }

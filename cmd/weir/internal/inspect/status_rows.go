@@ -156,6 +156,7 @@ type sourceState struct {
 	Logs                        []struct {
 		Log           string
 		Position, Lag int64
+		InFlight      int `json:"in_flight"`
 		Newest        *time.Time
 		Holding       bool
 	}
