@@ -208,6 +208,9 @@ func TestFilesThatAreDeleted(t *testing.T) {
 	})
 	b.Await()
 	b.Says("entries=15 from=30 to=45")
+	if lost := b.Status().Lost; lost != 15 {
+		t.Errorf("%d entries are lost", lost)
+	}
 
 	// A filter does not show whether any of them were meant.
 	b.Restart(func() {
@@ -217,7 +220,7 @@ func TestFilesThatAreDeleted(t *testing.T) {
 		old()
 	})
 	b.Await()
-	if lost := b.Status().Uncounted["lost"]; lost != 0 {
+	if lost := b.Status().Lost; lost != 0 {
 		t.Errorf("%d entries are lost", lost)
 	}
 }

@@ -146,7 +146,12 @@ func (in *Intake) Mended(operation string) {
 func (in *Intake) Registry() prometheus.Registerer { return in.pipeline.config.Metrics }
 
 // Uncounted counts requests that no stream has.
-func (in *Intake) Uncounted(why Reason, n int64) { in.metrics.uncounted[why].Add(float64(n)) }
+func (in *Intake) Uncounted(why Reason, n int64) {
+	in.metrics.uncounted[why].Add(float64(n))
+	if why == ReasonLost {
+		in.metrics.totals.lost.Add(n)
+	}
+}
 
 // SetLagBytes sets the gauge of the bytes of files that wait to be read.
 func (in *Intake) SetLagBytes(n int64) {
@@ -170,6 +175,7 @@ func (in *Intake) Status(kind string) SourceStatus {
 	}
 
 	status.Requests, status.Uncounted = in.metrics.totals.requests.Load(), in.metrics.totals.uncountedByWord()
+	status.Lost = in.metrics.totals.lost.Load()
 	if n := in.early.count.Load(); n > 0 {
 		status.Ahead = &Ahead{n, time.UnixMilli(in.early.last.Load()).UTC()}
 	}

@@ -14,8 +14,10 @@ type SourceStatus struct {
 	// Requests are those read since the start, and Uncounted those of them that gave no hit, by why.
 	Requests  int64            `json:"requests"`
 	Uncounted map[string]int64 `json:"uncounted,omitempty"`
-	Ahead     *Ahead           `json:"ahead,omitempty"`
-	Error     string           `json:"error,omitempty"`
+	// Lost are the entries, records and objects since the start that were deleted or damaged before they were read.
+	Lost  int64  `json:"lost,omitempty"`
+	Ahead *Ahead `json:"ahead,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // Ahead counts the requests of a source that were refused since the start because their time was ahead of the clock.

@@ -156,7 +156,7 @@ func pausedText(rules []string) string {
 	return strings.ReplaceAll(strings.Join(rules, ", "), "*", "all rules")
 }
 
-// uncounted describes the requests that could not be read or judged, and the files that do not exist, with the reasons;
+// uncounted describes the requests that could not be read or judged or were lost, and the files that do not exist, with the reasons;
 // empty when there are none.
 func (s *status) uncounted() string {
 	var texts []string
@@ -164,6 +164,9 @@ func (s *status) uncounted() string {
 		for _, source := range s.Parts[i].sources() {
 			for _, file := range source.Missing {
 				texts = append(texts, fmt.Sprintf("none of %s (%s), which %s", output.Printable(file), output.Printable(source.Source), uncounted.Missing(file)))
+			}
+			if source.Lost > 0 {
+				texts = append(texts, fmt.Sprintf("%s of %s lost before being read", source.lostText(), output.Printable(source.Source)))
 			}
 			lost, of := uncounted.Lost(source.Requests, source.Uncounted)
 			if lost > 0 {
@@ -203,10 +206,16 @@ func (p *partStatus) keepsUp() bool {
 		return false
 	}
 	for _, source := range p.sources() {
+		fresh := false
 		for _, log := range source.Logs {
-			if (log.Lag > 0 || log.InFlight > 0) && (log.Newest == nil || time.Since(*log.Newest) > flight) {
+			now := log.Newest != nil && time.Since(*log.Newest) <= flight
+			if (log.Lag > 0 || log.InFlight > 0) && !now {
 				return false
 			}
+			fresh = fresh || now
+		}
+		if source.CaughtUp != nil && !*source.CaughtUp && !fresh { // its server may not answer
+			return false
 		}
 	}
 	return true

@@ -31,14 +31,16 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 		of   status
 		want string
 	}{
-		"all is well":          {status{CaughtUp: true, Parts: []partStatus{collector(true, `{}`)}}, "Healthy: all have caught up."},
-		"records in flight":    {status{Groups: []groupStatus{group(1, 56, 1.4)}, Parts: []partStatus{reading(time.Second)}}, "Healthy: 56 records in flight, 1.4s."},
-		"bytes in flight":      {status{Groups: []groupStatus{group(1, 0, 0)}, Parts: []partStatus{reading(time.Second)}}, "Healthy: the last requests are on their way."},
-		"with --wait":          {status{waited: true, Groups: []groupStatus{group(1, 1, 1)}, Parts: []partStatus{reading(0)}}, "Not caught up: 1 record waits for weir.aggregator; the collector has not read or sent everything."},
-		"a backlog":            {status{Groups: []groupStatus{group(1, 56, 30)}, Parts: []partStatus{collector(true, `{}`)}}, "Not caught up: 56 records wait for weir.aggregator."},
-		"an old log":           {status{Parts: []partStatus{reading(time.Hour)}}, "Not caught up: the collector has not read or sent everything."},
-		"hits in flight":       {status{Parts: []partStatus{sending(time.Second), unread(time.Second)}}, "Healthy: the last requests are on their way."},
-		"hits that stay":       {status{Parts: []partStatus{sending(time.Minute)}}, "Not caught up: the collector has not read or sent everything."},
+		"all is well":       {status{CaughtUp: true, Parts: []partStatus{collector(true, `{}`)}}, "Healthy: all have caught up."},
+		"records in flight": {status{Groups: []groupStatus{group(1, 56, 1.4)}, Parts: []partStatus{reading(time.Second)}}, "Healthy: 56 records in flight, 1.4s."},
+		"bytes in flight":   {status{Groups: []groupStatus{group(1, 0, 0)}, Parts: []partStatus{reading(time.Second)}}, "Healthy: the last requests are on their way."},
+		"with --wait":       {status{waited: true, Groups: []groupStatus{group(1, 1, 1)}, Parts: []partStatus{reading(0)}}, "Not caught up: 1 record waits for weir.aggregator; the collector has not read or sent everything."},
+		"a backlog":         {status{Groups: []groupStatus{group(1, 56, 30)}, Parts: []partStatus{collector(true, `{}`)}}, "Not caught up: 56 records wait for weir.aggregator."},
+		"an old log":        {status{Parts: []partStatus{reading(time.Hour)}}, "Not caught up: the collector has not read or sent everything."},
+		"hits in flight":    {status{Parts: []partStatus{sending(time.Second), unread(time.Second)}}, "Healthy: the last requests are on their way."},
+		"hits that stay":    {status{Parts: []partStatus{sending(time.Minute)}}, "Not caught up: the collector has not read or sent everything."},
+		"a server that hangs": {status{Parts: []partStatus{collector(false, `{"sources": [{"source": "s", "caught_up": false, "logs": [{"log": "s3://logs/", "newest": "2026-03-03T08:00:00Z"}]}]}`)}},
+			"Not caught up: the collector has not read or sent everything."},
 		"no one reads":         {status{Groups: []groupStatus{group(0, 56, 1)}, Parts: []partStatus{collector(true, `{}`)}}, "Not caught up: 56 records wait for weir.aggregator."},
 		"no part was reached":  {status{CaughtUp: true, Parts: []partStatus{{Part: "collector", Address: "c:1"}}}, "All have caught up."},
 		"one was not reached":  {status{CaughtUp: true, Parts: []partStatus{collector(true, `{}`), {Part: "enforcer", Address: "e:1"}}}, "Needs attention: the enforcer at e:1 was not reached."},
@@ -46,6 +48,8 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 		"a journal that fails": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"error": "writing the journal: no space"}`)}}, "Needs attention: the collector: writing the journal: no space."},
 		"a file is missing": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "file-1", "missing": ["/var/log/x\u0001.log", "/srv/*.log"]}]}`)}},
 			`Everything is read, but not all requests count: none of /var/log/x\x01.log (file-1), which does not exist; none of /srv/*.log (file-1), which matches no file.`},
+		"lost records": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "a", "kind": "kafka", "requests": 30, "lost": 2000}, {"source": "b", "kind": "s3", "lost": 1}]}`)}},
+			"Everything is read, but not all requests count: 2,000 records of a lost before being read; 1 object of b lost before being read."},
 		"nothing counts so far": {status{Groups: []groupStatus{group(1, 5, 1)}, Parts: []partStatus{collector(true, `{"sources": [{"source": "s", "requests": 30, "uncounted": {"format": 30}}]}`)}}, "Not caught up: 5 records wait for weir.aggregator."},
 	} {
 		if got, _, _ := strings.Cut(test.of.headline(), "\n"); got != test.want {
