@@ -52,8 +52,13 @@ func (s *status) problems() (texts []string) {
 	if s.RulesDiffer {
 		texts = append(texts, "the parts have different rules")
 	}
+	refused := map[string]bool{}
 	for i := range s.Parts {
 		p := &s.Parts[i]
+		if why := p.refused(); why != "" && !refused[why] { // the parts of a process have the same reason
+			refused[why] = true
+			texts = append(texts, "not all of the configuration on the disk is active: "+why)
+		}
 		switch {
 		case !p.Reached && s.reached() > 0 && !s.starting:
 			texts = append(texts, fmt.Sprintf("the %s at %s was not reached", p.Part, p.Address))
@@ -64,6 +69,15 @@ func (s *status) problems() (texts []string) {
 		}
 	}
 	return texts
+}
+
+// refused returns why a part does not use the configuration, keys or certificates on the disk; empty when it does.
+func (p *partStatus) refused() string {
+	var says struct{ Refused string }
+	if !p.says(&says) {
+		return ""
+	}
+	return strings.ReplaceAll(says.Refused, "\n", "; ")
 }
 
 // problems describes what a part reports as wrong.

@@ -48,6 +48,8 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 		"a journal that fails": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"error": "writing the journal: no space"}`)}}, "Needs attention: the collector: writing the journal: no space."},
 		"a file is missing": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "file-1", "missing": ["/var/log/x\u0001.log", "/srv/*.log"]}]}`)}},
 			`Everything is read, but not all requests count: none of /var/log/x\x01.log (file-1), which does not exist; none of /srv/*.log (file-1), which matches no file.`},
+		"rules with an error": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"refused": "rules.yaml:3:1: no\nrules.yaml:4:1: no"}`), collector(true, `{"refused": "rules.yaml:3:1: no\nrules.yaml:4:1: no"}`)}},
+			"Needs attention: not all of the configuration on the disk is active: rules.yaml:3:1: no; rules.yaml:4:1: no."},
 		"lost records": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "a", "kind": "kafka", "requests": 30, "lost": 2000}, {"source": "b", "kind": "s3", "lost": 1}]}`)}},
 			"Everything is read, but not all requests count: 2,000 records of a lost before being read; 1 object of b lost before being read."},
 		"nothing counts so far": {status{Groups: []groupStatus{group(1, 5, 1)}, Parts: []partStatus{collector(true, `{"sources": [{"source": "s", "requests": 30, "uncounted": {"format": 30}}]}`)}}, "Not caught up: 5 records wait for weir.aggregator."},
