@@ -316,7 +316,7 @@ func TestThePartsOfABusySystemAreWell(t *testing.T) {
 	}
 }
 
-// Parts are not well while nothing is read or sent, although nothing waits that they know of. What was lost is shown.
+// Parts are not well while nothing is read or sent, although nothing waits that they know of. Losses are shown.
 func TestPartsThatReadNothingAreNotWell(t *testing.T) {
 	var collector, aggregator string
 	s := newStand(t, false)
