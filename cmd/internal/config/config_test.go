@@ -152,7 +152,7 @@ func TestPathsAreRelativeToTheFile(t *testing.T) {
 data: state
 client: {trusted_proxies: [127.0.0.0/8, {file: proxies.txt}]}
 kafka: {brokers: [a:9092], tls: {ca: ca.pem}}
-collector: {sources: [{file: [logs/*.log, /var/log/access.log]}]}
+collector: {sources: [{file: [logs/*.log, /var/log/access.log]}, {file: "-"}]}
 enforcer: {keys: keys.yaml}
 `}), "weir.yaml")}
 	c, _, err := config.Load(o)
@@ -168,6 +168,7 @@ enforcer: {keys: keys.yaml}
 		c.Client.TrustedProxies.Files[0].Name: folder + "/proxies.txt",
 		c.Collector.Sources[0].File[0]:        folder + "/logs/*.log",
 		c.Collector.Sources[0].File[1]:        "/var/log/access.log",
+		c.Collector.Sources[1].File[0]:        "-",
 	} {
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)

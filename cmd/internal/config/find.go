@@ -86,7 +86,9 @@ func (c *Config) paths() []*string {
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
 		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.SASL.TokenFile, &s.Journald.Folder, &s.RedisStream.PasswordFile, &s.NATS.PasswordFile, &s.NATS.TokenFile, &s.NATS.CredentialsFile, &s.AMQP.PasswordFile)
-		paths = appendEach(paths, s.File)
+		if !slices.Contains(s.File, stdin) { // which is no path
+			paths = appendEach(paths, s.File)
+		}
 	}
 	for i := range c.Notify {
 		for _, path := range c.Notify[i].paths() {

@@ -174,7 +174,7 @@ func (w *allInOne) openPart(ctx, opening context.Context, own *Process, served *
 		return err
 	}
 
-	own.Health.Status(running.Status)
+	own.Health.Status(own.files.withConfiguration(running.Status))
 	own.Health.Ready()
 	context.AfterFunc(ctx, func() { own.Health.Unready(ending) })
 

@@ -185,7 +185,7 @@ func (p *Process) run(ctx context.Context, part Part, options config.Options) er
 		p.Reread() // files may change while opening waits for Kafka
 	}
 
-	p.Health.Status(running.Status)
+	p.Health.Status(p.files.withConfiguration(running.Status))
 	p.Health.OnChange(p.notifyReady)
 	p.Health.Ready()
 	p.Logger.Info("runs", "part", part.Name, "version", telemetry.Version(), "configuration", p.Config.File, "rules", p.Config.RuleSet.Fingerprint())

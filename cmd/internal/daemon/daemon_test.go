@@ -172,10 +172,16 @@ func TestRulesAreReadAgainWhenTheyChange(t *testing.T) {
 	if p.rules() != was {
 		t.Error("faulty rules are in force")
 	}
+	if _, status := p.get("/status"); !strings.Contains(status, `"refused": "`+p.folder+`/rules.yaml:1:42: `) || !strings.Contains(status, `"caught_up"`) {
+		t.Errorf("the status does not have the reason: %s", status)
+	}
 	p.write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [11/min]}]\n")
 	p.await("taken", func() bool { now := p.rules(); return now != "" && now != was })
 	if _, metrics := p.get("/metrics"); !strings.Contains(metrics, "weir_config_last_reload_successful 1") {
 		t.Error("the metrics say that rules which are in force were refused")
+	}
+	if _, status := p.get("/status"); strings.Contains(status, `"refused"`) {
+		t.Errorf("the status has a reason that is over: %s", status)
 	}
 }
 

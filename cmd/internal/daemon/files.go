@@ -3,6 +3,7 @@ package daemon
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,9 +25,10 @@ import (
 // rereads reads files of keys and certificates again when they change. It does not depend on reloads of the configuration,
 // so that a removed key loses its effect even when the rules contain a mistake.
 type rereads struct {
-	mu     sync.Mutex
-	all    []*reread
-	faulty atomic.Bool // one of them could not be read at the last look
+	mu      sync.Mutex
+	all     []*reread
+	fault   atomic.Pointer[string] // why one of them could not be read at the last look
+	refused atomic.Pointer[string] // why the configuration that was read last was refused
 }
 
 type reread struct {
@@ -74,7 +76,7 @@ func (r *rereads) watch(logger *slog.Logger) (stop func()) {
 func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	faulty := false
+	var fault *string
 	for _, one := range r.all {
 		// Looked at before reading: a change meanwhile is found at the next look.
 		now, name := lookAt(one.files...), strings.Join(one.files, ", ")
@@ -89,7 +91,8 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 
 		if err != nil {
 			faults.Note("reading "+name, err)
-			faulty, one.read = true, notRead
+			why := err.Error()
+			fault, one.read = &why, notRead
 			continue
 		}
 
@@ -98,7 +101,44 @@ func (r *rereads) look(logger *slog.Logger, faults *telemetry.Faults) {
 		one.read = now
 	}
 
-	r.faulty.Store(faulty)
+	r.fault.Store(fault)
+}
+
+func (r *rereads) faulty() bool { return r.fault.Load() != nil }
+
+// withConfiguration adds to a status why the files of the configuration on the disk are not active.
+func (r *rereads) withConfiguration(status func() any) func() any {
+	return func() any {
+		why := r.refused.Load()
+		if why == nil {
+			why = r.fault.Load()
+		}
+		if why == nil {
+			return status()
+		}
+		return refusedStatus{status(), *why}
+	}
+}
+
+// A refusedStatus is the status of a part whose configuration on the disk is not active.
+type refusedStatus struct {
+	of  any // an object in JSON
+	why string
+}
+
+func (s refusedStatus) MarshalJSON() ([]byte, error) {
+	text, err := json.Marshal(s.of)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	if all["refused"], err = json.Marshal(s.why); err != nil {
+		return nil, err
+	}
+	return json.Marshal(all)
 }
 
 // allRegular returns an error for a file that is not regular: reading a named pipe would never end, nor would a device.

@@ -122,8 +122,8 @@ func TestKeysThatArePutBackAreReadAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			p.files.look(p.Logger, faults)
-			if _, known := file.Find("kept"); known != move.known || p.files.faulty.Load() == move.known {
-				t.Errorf("round %d, moved to %s: the key is known: %v, faulty: %v", round, filepath.Base(move.to), known, p.files.faulty.Load())
+			if _, known := file.Find("kept"); known != move.known || p.files.faulty() == move.known {
+				t.Errorf("round %d, moved to %s: the key is known: %v, faulty: %v", round, filepath.Base(move.to), known, p.files.faulty())
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func TestRootsForTheUpstreamAreReadAgain(t *testing.T) {
 
 	copied(os.DevNull, "ca.pem")
 	p.files.look(p.Logger, faults)
-	if !reaches(before) || !p.files.faulty.Load() {
+	if !reaches(before) || !p.files.faulty() {
 		t.Error("an empty file of roots cuts the follower off, or is no fault")
 	}
 
@@ -194,7 +194,7 @@ func TestRootsForTheUpstreamAreReadAgain(t *testing.T) {
 	copied(second.Client, "c.pem")
 	copied(second.ClientKey, "k.pem")
 	p.files.look(p.Logger, faults)
-	if reaches(before) || !reaches(after) || p.files.faulty.Load() {
+	if reaches(before) || !reaches(after) || p.files.faulty() {
 		t.Error("the changed roots are not used")
 	}
 }
@@ -290,12 +290,12 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	if in, _ := lets(second); in || asks(second) {
 		t.Error("without roots someone is let in")
 	}
-	if !p.files.faulty.Load() {
+	if !p.files.faulty() {
 		t.Error("that the roots are gone is no fault")
 	}
 	show(second)
 	p.files.look(p.Logger, faults)
-	if in, _ := lets(second); !in || p.files.faulty.Load() {
+	if in, _ := lets(second); !in || p.files.faulty() {
 		t.Error("with the roots again nobody is let in")
 	}
 }

@@ -36,7 +36,6 @@ type reloader struct {
 	seen    string // the last look
 	changes int    // looks since the files were read, each different from the one before
 	hangup  <-chan os.Signal
-	refused bool // whether the configuration that was read last was refused
 
 	successful, at prometheus.Gauge
 	rules          *prometheus.GaugeVec
@@ -119,7 +118,9 @@ func (r *reloader) reload() {
 		err = r.running.Reload(next)
 	}
 
-	if r.refused = err != nil; r.refused {
+	if err != nil {
+		why := err.Error()
+		r.process.files.refused.Store(&why)
 		r.showSuccess()
 		for _, line := range strings.Split(err.Error(), "\n") {
 			r.process.Logger.Error("the new configuration is refused, the previous one stays active", "error", line)
@@ -128,6 +129,7 @@ func (r *reloader) reload() {
 	}
 
 	// From here on the new files are watched: rules may lie in others now.
+	r.process.files.refused.Store(nil)
 	was := r.current.RuleSet.Fingerprint()
 	r.current = next
 	r.applied(next)
@@ -137,7 +139,7 @@ func (r *reloader) reload() {
 // showSuccess sets the metric that reports whether the configuration and the files of keys and certificates that were read
 // last are active.
 func (r *reloader) showSuccess() {
-	if r.refused || r.process.files.faulty.Load() {
+	if files := r.process.files; files.refused.Load() != nil || files.faulty() {
 		r.successful.Set(0)
 	} else {
 		r.successful.Set(1)

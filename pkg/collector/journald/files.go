@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"weir/pkg/collector/ordered"
 )
@@ -25,6 +26,7 @@ type file struct {
 	head, tail  uint64 // the numbers of its first and last entry; head is 0 where it has none
 	first, last int64  // their times, Unix µs
 	active      bool   // by its name, entries may still be added
+	bytes       uint64 // that it has by its header, at least
 }
 
 // headerBytes is how much of a header is read. The format of journal files has these fields in all its versions.
@@ -41,7 +43,7 @@ func readHeader(b []byte) (f file, ok bool) {
 	number := func(at int) uint64 { return binary.LittleEndian.Uint64(b[at:]) & (1<<63 - 1) }
 	return file{
 		id: id(24), machine: id(40), series: id(72), tail: number(160), head: number(168),
-		first: int64(number(184)), last: int64(number(192)),
+		first: int64(number(184)), last: int64(number(192)), bytes: number(88) + number(96),
 	}, true
 }
 
@@ -70,7 +72,33 @@ func openFile(path string) (f file, ok bool, err error) {
 	defer of.Close()
 	f, ok, err = readHeaderAt(of)
 	f.path = path
-	return f, ok, err
+	if err != nil || !ok {
+		return f, false, err
+	}
+	info, err := of.Stat()
+	if err != nil {
+		return f, false, err
+	}
+	return f, true, f.complete(info)
+}
+
+// errCut means that a file is shorter than its header says, as after a loss of power. journalctl reads none of it, and
+// no other file that it is given with it.
+var errCut = errors.New("the file is cut off")
+
+// cutAfter is how long a file that is cut off has not changed, when no one copies it any more.
+const cutAfter = 30 * time.Second
+
+// complete returns an error for a file that is cut off: errCut if nothing more is added to it.
+func (f *file) complete(info fs.FileInfo) error {
+	switch _, active, _ := cutName(info.Name()); {
+	case uint64(info.Size()) >= f.bytes:
+		return nil
+	case active || time.Since(info.ModTime()) < cutAfter:
+		return fmt.Errorf("%s is cut off, and journalctl cannot read it: it has %d bytes, and %d by its header; its log is read once another file has its name, as journald makes one when it starts",
+			f.path, info.Size(), f.bytes)
+	}
+	return errCut
 }
 
 // cutName returns the log that a file belongs to by its name: system.journal, system@….journal and system@….journal~ are
@@ -143,7 +171,7 @@ func (s *series) entries() int64 {
 	return int64(s.tail - s.head + 1)
 }
 
-// readSeries returns the series of a log in the order in which they were written. The one that is being written is the
+// readSeries returns the series of a log in the order in which they were written, without files that are cut off. The one that is being written is the
 // last, and the others are in the order of their first entries' times.
 func readSeries(folder, log string) ([]*series, error) {
 	names, err := list(folder)
@@ -158,10 +186,10 @@ func readSeries(folder, log string) ([]*series, error) {
 			continue
 		}
 		f, ok, err := openFile(filepath.Join(folder, name))
-		if err != nil {
+		if err != nil && !errors.Is(err, errCut) {
 			return nil, err
 		}
-		if !ok {
+		if err != nil || !ok {
 			continue
 		}
 		f.active = active

@@ -34,7 +34,7 @@ func newQueueBench(t *testing.T) *queueBench {
 	return b
 }
 
-func (b *queueBench) lost() int64 { return b.Status().Uncounted["lost"] }
+func (b *queueBench) lost() int64 { return b.Status().Lost }
 
 // emptied waits until all messages are deleted.
 func (b *queueBench) emptied() {

@@ -148,6 +148,10 @@ func (in *Intake) Registry() prometheus.Registerer { return in.pipeline.config.M
 // Uncounted counts requests that no stream has.
 func (in *Intake) Uncounted(why Reason, n int64) {
 	in.metrics.uncounted[why].Add(float64(n))
+	if why == ReasonLost {
+		in.metrics.totals.lost.Add(n)
+		return
+	}
 	in.metrics.totals.requests.Add(n)
 	in.metrics.totals.uncounted[why].Add(n)
 }
@@ -174,6 +178,7 @@ func (in *Intake) Status(kind string) SourceStatus {
 	}
 
 	status.Requests, status.Uncounted = in.metrics.totals.requests.Load(), in.metrics.totals.uncountedByWord()
+	status.Lost = in.metrics.totals.lost.Load()
 	if n := in.early.count.Load(); n > 0 {
 		status.Ahead = &Ahead{n, time.UnixMilli(in.early.last.Load()).UTC()}
 	}

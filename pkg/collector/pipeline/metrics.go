@@ -56,6 +56,7 @@ type sourceMetrics struct {
 type totals struct {
 	requests  atomic.Int64
 	uncounted [reasons]atomic.Int64
+	lost      atomic.Int64 // what was never read
 }
 
 // uncountedByWord is the number of requests that gave no hit, by reason; nil when there are none.

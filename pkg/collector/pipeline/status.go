@@ -11,12 +11,14 @@ type SourceStatus struct {
 	Read     *ReadFiles  `json:"read,omitempty"`    // of files: those that were read to their end and closed
 	Missing  []string    `json:"missing,omitempty"` // of files: paths that do not exist, and patterns that match no file
 	CaughtUp bool        `json:"caught_up"`         // nothing waits to be read or sent
-	// Requests are those read since the start, and those that are known to be lost. Uncounted are those of them that gave
-	// no hit, by why.
+	// Requests are those read since the start, and those of senders that may not send. Uncounted are those of them that
+	// gave no hit, by why.
 	Requests  int64            `json:"requests"`
 	Uncounted map[string]int64 `json:"uncounted,omitempty"`
-	Ahead     *Ahead           `json:"ahead,omitempty"`
-	Error     string           `json:"error,omitempty"`
+	// Lost are the entries, records and objects since the start that were deleted or damaged before they were read.
+	Lost  int64  `json:"lost,omitempty"`
+	Ahead *Ahead `json:"ahead,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // Ahead counts the requests of a source that were refused since the start because their time was ahead of the clock.

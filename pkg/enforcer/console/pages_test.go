@@ -316,6 +316,30 @@ func TestThePartsOfABusySystemAreWell(t *testing.T) {
 	}
 }
 
+// Parts are not well while nothing is read or sent, although nothing waits that they know of. Losses are shown.
+func TestPartsThatReadNothingAreNotWell(t *testing.T) {
+	var collector, aggregator string
+	s := newStand(t, false)
+	s.config.Now = func() time.Time { return time.Date(2026, 3, 3, 8, 0, 0, 0, time.UTC) }
+	for name, body := range map[string]*string{"collector": &collector, "aggregator": &aggregator} {
+		s.config.Parts = append(s.config.Parts, console.Part{Name: name, Get: func(context.Context, string) (int, []byte, error) { return 200, []byte(*body), nil }})
+	}
+	s.start()
+	const idle = `{"caught_up":true}`
+	for _, one := range []struct{ want, collector, aggregator string }{
+		{"The collector has not caught up.", `{"caught_up":false,"sources":[{"source":"a","requests":1,"logs":[{"in_flight":1,"newest":"2026-03-03T07:59:00Z"}]}]}`, idle},
+		{"The collector has not caught up.", `{"caught_up":false,"sources":[{"source":"a","requests":1,"caught_up":false,"logs":[]}]}`, idle},
+		{"The aggregator has not caught up.", idle, `{"caught_up":false,"partitions":[{"lag_unknown_since":"2026-03-03T07:59:00Z"}]}`},
+		{"All is well: the last requests are on their way.", idle, `{"caught_up":false,"partitions":[{"lag_unknown_since":"2026-03-03T07:59:55Z"}]}`},
+		{"All parts have caught up. Of 1 source, not all requests count: the reasons are below.", `{"caught_up":true,"sources":[{"source":"a","requests":1,"lost":7}]}`, idle},
+	} {
+		collector, aggregator = one.collector, one.aggregator
+		if _, body, _ := s.get("/console/parts"); !strings.Contains(body, ">"+one.want+"</p>") || strings.Contains(one.collector, "lost") != strings.Contains(body, "lost before being read") {
+			t.Errorf("%s: %s", one.want, body)
+		}
+	}
+}
+
 // An export is a file. A refusal of the API is a page with its sentence.
 func TestExports(t *testing.T) {
 	s := newStand(t, false).withRules("x").start()

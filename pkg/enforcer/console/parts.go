@@ -51,7 +51,7 @@ type sourceView struct {
 
 	lost    bool     // some do not count that should
 	Unread  string   // why there are no requests
-	Missing []string // files that do not exist
+	Missing []string // files that do not exist, and what was lost
 }
 
 // flight is how old the newest request of a log is at most that is read as it grows.
@@ -107,11 +107,13 @@ func (p *partView) collector(body []byte, now time.Time) error {
 		Sources  []struct {
 			Source, Kind, Format, Error string
 			Missing                     []string
-			Requests                    int64
+			Requests, Lost              int64
 			Uncounted                   map[string]int64
+			CaughtUp                    *bool `json:"caught_up"`
 			Logs                        []struct {
-				Lag    int64
-				Newest *time.Time
+				Lag      int64
+				InFlight int `json:"in_flight"`
+				Newest   *time.Time
 			}
 		}
 	}
@@ -146,9 +148,12 @@ func (p *partView) collector(body []byte, now time.Time) error {
 			if log.Newest != nil && log.Newest.After(newest) {
 				newest = *log.Newest
 			}
-			if !says.CaughtUp && log.Lag > 0 && (log.Newest == nil || now.Sub(*log.Newest) > flight) {
+			if !says.CaughtUp && (log.Lag > 0 || log.InFlight > 0) && (log.Newest == nil || now.Sub(*log.Newest) > flight) {
 				p.behind = true
 			}
+		}
+		if s.CaughtUp != nil && !*s.CaughtUp && now.Sub(newest) > flight { // its server may not answer
+			p.behind = true
 		}
 		if !newest.IsZero() {
 			one.Newest = newest.UTC().Format(time.RFC3339)
@@ -158,6 +163,9 @@ func (p *partView) collector(body []byte, now time.Time) error {
 		}
 		for _, file := range s.Missing {
 			one.Missing = append(one.Missing, keytext.Shown(file)+" "+uncounted.Missing(file))
+		}
+		if s.Lost > 0 {
+			one.Missing = append(one.Missing, grouped(int(s.Lost))+" lost before being read")
 		}
 		switch {
 		case s.Requests > 0:
@@ -181,6 +189,7 @@ func (p *partView) aggregator(body []byte, now time.Time) error {
 			Partition, Hot, Waiting, Unsent int
 			Lag                             int64
 			Reached                         *time.Time
+			LagUnknownSince                 *time.Time `json:"lag_unknown_since"`
 			Error                           string
 		}
 	}
@@ -196,6 +205,9 @@ func (p *partView) aggregator(body []byte, now time.Time) error {
 			reached = *one.Reached
 		}
 		if !says.CaughtUp && one.Lag > 0 && (one.Reached == nil || now.Sub(*one.Reached) > flight) {
+			p.behind = true
+		}
+		if one.LagUnknownSince != nil && now.Sub(*one.LagUnknownSince) > flight { // nothing of it is read
 			p.behind = true
 		}
 		if one.Error != "" {

@@ -52,8 +52,13 @@ func (s *status) problems() (texts []string) {
 	if s.RulesDiffer {
 		texts = append(texts, "the parts have different rules")
 	}
+	refused := map[string]bool{}
 	for i := range s.Parts {
 		p := &s.Parts[i]
+		if why := p.refused(); why != "" && !refused[why] { // the parts of a process have the same reason
+			refused[why] = true
+			texts = append(texts, "not all of the configuration on the disk is active: "+why)
+		}
 		switch {
 		case !p.Reached && s.reached() > 0 && !s.starting:
 			texts = append(texts, fmt.Sprintf("the %s at %s was not reached", p.Part, p.Address))
@@ -64,6 +69,15 @@ func (s *status) problems() (texts []string) {
 		}
 	}
 	return texts
+}
+
+// refused returns why a part does not use the configuration, keys or certificates on the disk; empty when it does.
+func (p *partStatus) refused() string {
+	var says struct{ Refused string }
+	if !p.says(&says) {
+		return ""
+	}
+	return strings.ReplaceAll(says.Refused, "\n", "; ")
 }
 
 // problems describes what a part reports as wrong.
@@ -98,6 +112,9 @@ func (p *partStatus) problems() (texts []string) {
 			texts = append(texts, fmt.Sprintf("partition %d: %s", one.Partition, one.Error))
 		}
 	}
+	if unread, since := p.unread(); unread > 0 {
+		texts = append(texts, fmt.Sprintf("the aggregator has read nothing of %s since %s", output.Counted(unread, "partition"), p.times.Zone(p.times.At(since.UnixMilli()))))
+	}
 	if p.Part == "aggregator" && says.Store != "" {
 		texts = append(texts, "the store: "+says.Store)
 	}
@@ -116,6 +133,29 @@ func (p *partStatus) problems() (texts []string) {
 	return texts
 }
 
+// unread returns how many partitions an aggregator has not read for longer than records are in flight, and since when.
+func (p *partStatus) unread() (partitions int, since time.Time) {
+	var says struct {
+		Partitions []struct {
+			LagUnknownSince *time.Time `json:"lag_unknown_since"`
+		}
+	}
+	if p.Part != "aggregator" || !p.says(&says) {
+		return 0, since
+	}
+	for _, one := range says.Partitions {
+		at := one.LagUnknownSince
+		if at == nil || time.Since(*at) <= flight {
+			continue
+		}
+		partitions++
+		if since.IsZero() || at.Before(since) {
+			since = *at
+		}
+	}
+	return partitions, since
+}
+
 // guardedText names the rules whose guard keeps entries from being enforced.
 func guardedText(rules map[string]int) string {
 	var texts []string
@@ -130,7 +170,7 @@ func pausedText(rules []string) string {
 	return strings.ReplaceAll(strings.Join(rules, ", "), "*", "all rules")
 }
 
-// uncounted describes the requests that could not be read or judged, and the files that do not exist, with the reasons;
+// uncounted describes the requests that could not be read or judged or were lost, and the files that do not exist, with the reasons;
 // empty when there are none.
 func (s *status) uncounted() string {
 	var texts []string
@@ -138,6 +178,9 @@ func (s *status) uncounted() string {
 		for _, source := range s.Parts[i].sources() {
 			for _, file := range source.Missing {
 				texts = append(texts, fmt.Sprintf("none of %s (%s), which %s", output.Printable(file), output.Printable(source.Source), uncounted.Missing(file)))
+			}
+			if source.Lost > 0 {
+				texts = append(texts, fmt.Sprintf("%s of %s lost before being read", source.lostText(), output.Printable(source.Source)))
 			}
 			lost, of := uncounted.Lost(source.Requests, source.Uncounted)
 			if lost > 0 {
@@ -167,16 +210,26 @@ func (s *status) inFlight() bool {
 	return true
 }
 
-// keepsUp reports whether a part that has work is not behind. The work of an aggregator is the lag of its group.
+// keepsUp reports whether a part that has work is not behind. The work of an aggregator is the lag of its group, unless
+// it reads nothing.
 func (p *partStatus) keepsUp() bool {
 	if p.Error != "" || p.Part == "enforcer" {
 		return false
 	}
+	if unread, _ := p.unread(); unread > 0 {
+		return false
+	}
 	for _, source := range p.sources() {
+		fresh := false
 		for _, log := range source.Logs {
-			if log.Lag > 0 && (log.Newest == nil || time.Since(*log.Newest) > flight) {
+			now := log.Newest != nil && time.Since(*log.Newest) <= flight
+			if (log.Lag > 0 || log.InFlight > 0) && !now {
 				return false
 			}
+			fresh = fresh || now
+		}
+		if source.CaughtUp != nil && !*source.CaughtUp && !fresh { // its server may not answer
+			return false
 		}
 	}
 	return true

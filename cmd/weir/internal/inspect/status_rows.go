@@ -151,11 +151,13 @@ const aheadLately = 10 * time.Minute
 type sourceState struct {
 	Source, Kind, Format, Error string
 	Missing                     []string
-	Requests                    int64
+	CaughtUp                    *bool `json:"caught_up"`
+	Requests, Lost              int64
 	Uncounted                   map[string]int64
 	Logs                        []struct {
 		Log           string
 		Position, Lag int64
+		InFlight      int `json:"in_flight"`
 		Newest        *time.Time
 		Holding       bool
 	}
@@ -182,6 +184,14 @@ func (s *sourceState) readRows() (rows []string) {
 		rows = append(rows, fmt.Sprintf("  %s\t\t\t%s read to the end", s.Source, output.Counted(more, "more file")))
 	}
 	return rows
+}
+
+// lostText counts what was lost of a source before it was read.
+func (s *sourceState) lostText() string {
+	if s.Kind == "s3" {
+		return output.Counted(int(s.Lost), "object")
+	}
+	return output.Counted(int(s.Lost), "record")
 }
 
 // sources returns the sources of a collector.
@@ -219,6 +229,9 @@ func (p *partStatus) sourceRows() []string {
 
 		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
+		}
+		if s.Lost > 0 {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s lost before being read; the log has the reason", s.Source, s.lostText()))
 		}
 		if time.Since(s.Ahead.Last) < aheadLately {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, output.Counted(s.Ahead.Requests, "request")))
