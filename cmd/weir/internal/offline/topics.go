@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -174,13 +173,7 @@ func (p *partitionLines) fetch() error {
 	p.lines = p.lines[:0]
 	for i := range records {
 		if records[i].Offset < p.end && records[i].Value != nil {
-			begin := len(p.lines)
-			p.lines = append(append(p.lines, bytes.TrimRight(records[i].Value, "\r\n")...), '\n')
-			for at := begin; at < len(p.lines)-1; at++ {
-				if p.lines[at] == '\n' {
-					p.lines[at] = backtest.RecordNewline
-				}
-			}
+			p.lines = backtest.AppendRecord(p.lines, records[i].Value)
 		}
 	}
 	p.text = p.lines
