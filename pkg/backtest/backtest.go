@@ -29,7 +29,6 @@
 package backtest
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -50,24 +49,12 @@ type Input struct {
 	Path   string    // of a file; with a Reader, its name in the report
 	Reader io.Reader // read instead of a file: standard input
 
-	// Records are lines that AppendRecord has made, each of a record that may have several lines, as a topic has them.
+	// Records are lines of the Reader in which RecordNewline stands for a newline: what a topic's records are.
 	Records bool
 }
 
-// recordNewline stands for a newline in a record. No server writes it into a log as it is.
-const recordNewline = '\v'
-
-// AppendRecord appends a line for a record of an input with Records.
-func AppendRecord(lines, record []byte) []byte {
-	begin := len(lines)
-	lines = append(lines, bytes.TrimRight(record, "\r\n")...)
-	for at := begin; at < len(lines); at++ {
-		if lines[at] == '\n' {
-			lines[at] = recordNewline
-		}
-	}
-	return append(lines, '\n')
-}
+// RecordNewline stands for a newline in a record. No server writes it into a log as it is.
+const RecordNewline = '\v'
 
 // A Config defines the rules, the logs and the contents of a report.
 type Config struct {

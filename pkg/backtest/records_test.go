@@ -16,7 +16,8 @@ func TestRecordsOfSeveralLines(t *testing.T) {
 	}
 	var lines []byte
 	for _, record := range records {
-		lines = AppendRecord(lines, []byte(record))
+		line := strings.ReplaceAll(strings.TrimRight(record, "\r\n"), "\n", string(RecordNewline))
+		lines = append(append(lines, line...), '\n')
 	}
 
 	rules := parseRules(t, "rules: [{name: a, key: ip, limits: [9/s]}]")

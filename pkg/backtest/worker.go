@@ -67,8 +67,8 @@ func (w *worker) parse(c *chunk) {
 		case !c.log.Records:
 			// Zeros may stand before any line, where a writer lost its place.
 			w.line = logfile.WithoutHole(w.line)
-		case bytes.IndexByte(w.line, recordNewline) >= 0:
-			w.line = bytes.ReplaceAll(w.line, []byte{recordNewline}, []byte{'\n'})
+		case bytes.IndexByte(w.line, RecordNewline) >= 0:
+			w.line = bytes.ReplaceAll(w.line, []byte{RecordNewline}, []byte{'\n'})
 		}
 		decoder.DecodeEach(request.Text(w.line), w.each)
 	}

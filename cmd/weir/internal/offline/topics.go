@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -173,7 +174,13 @@ func (p *partitionLines) fetch() error {
 	p.lines = p.lines[:0]
 	for i := range records {
 		if records[i].Offset < p.end && records[i].Value != nil {
-			p.lines = backtest.AppendRecord(p.lines, records[i].Value)
+			begin := len(p.lines)
+			p.lines = append(append(p.lines, bytes.TrimRight(records[i].Value, "\r\n")...), '\n')
+			for at := begin; at < len(p.lines)-1; at++ {
+				if p.lines[at] == '\n' {
+					p.lines[at] = backtest.RecordNewline
+				}
+			}
 		}
 	}
 	p.text = p.lines
