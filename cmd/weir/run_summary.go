@@ -149,10 +149,10 @@ func (t *runSummary) rules(b *strings.Builder) {
 }
 
 func guardInWords(r *rule.Rule) string {
-	if r.Guard.MostNew == 0 {
+	if r.Guard.Off() {
 		return ""
 	}
-	return fmt.Sprintf(", guard %d new blocks/min", r.Guard.MostNew)
+	return ", guard " + r.Guard.String()
 }
 
 func modeInWords(r *rule.Rule) string {

@@ -11,12 +11,12 @@ import (
 // The pages show what a guard holds back. Only a person who may order gets the form that confirms it.
 func TestGuardsAreShown(t *testing.T) {
 	guarded := ofIP("203.0.113.77")
-	guarded.Mode, guarded.Guarded = blocklist.Shadow, true
+	guarded.Mode, guarded.Guarded, guarded.ByShare = blocklist.Shadow, true, true
 	s := newStand(t, true, ofIP("203.0.113.1"), guarded).withRules("x").start()
 	s.login("ann's")
 	for _, page := range []string{"/console/", "/console/rules"} {
 		_, body, _ := s.get(page)
-		for _, want := range []string{"per-ip: 1 guarded.", "They would be blocked", `value="confirm"`} {
+		for _, want := range []string{"per-ip: 1 guarded.", "They would be blocked", "they are beyond its most_share.", `value="confirm"`} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s has no %q: %s", page, want, body)
 			}

@@ -87,6 +87,7 @@ func (p *partStatus) enforcerRows() []string {
 		Followers, Waiting, Unread     int
 		Paused                         []string
 		Guarded                        map[string]int
+		ByShare                        map[string]int `json:"guarded_by_share"`
 		Notify                         []receiverState
 		Events                         *struct {
 			Ready  bool
@@ -108,7 +109,7 @@ func (p *partStatus) enforcerRows() []string {
 		rows = append(rows, "  paused\t\t\t"+pausedText(says.Paused))
 	}
 	if len(says.Guarded) > 0 {
-		rows = append(rows, "  guarded\t\t\t"+guardedText(says.Guarded))
+		rows = append(rows, "  guarded\t\t\t"+guardedText(says.Guarded, says.ByShare))
 	}
 	if says.Trouble != "" {
 		rows = append(rows, "  trouble\t\t\t"+says.Trouble)

@@ -131,7 +131,7 @@ func TestStatusShowsEachPart(t *testing.T) {
 	}
 	words := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
-		"Needs attention: the parts have different rules; partition 1: written by a newer version; partition 1 has not marked; paused, so not refused: all rules; guarded, so not refused: per-ip: 340 clients (weir guard); the enforcer has no complete list.",
+		"Needs attention: the parts have different rules; partition 1: written by a newer version; partition 1 has not marked; paused, so not refused: all rules; guarded, so not refused: per-ip: 340 clients beyond most_new (weir guard); the enforcer has no complete list.",
 		"All have caught up. Rules differ: aggregator f00d, enforcer beef, the configuration here f00d.",
 		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict not sent yet",
 		"partition 1 lag 7 records, written by a newer version", "partition 2 lag unknown since 2026-03-03T09:00:01Z, before that 0 records", "enforcer e:1 beef (here f00d)",
