@@ -70,8 +70,8 @@ func (s *status) problems() (texts []string) {
 // problems describes what a part reports as wrong.
 func (p *partStatus) problems() (texts []string) {
 	for _, source := range p.sources() {
-		if source.Error != "" {
-			texts = append(texts, source.Source+": "+source.Error)
+		for _, text := range source.errors() {
+			texts = append(texts, source.Source+": "+text)
 		}
 	}
 

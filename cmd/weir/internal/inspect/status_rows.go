@@ -151,6 +151,7 @@ const aheadLately = 10 * time.Minute
 // A sourceState is a source of a collector, as its status has it.
 type sourceState struct {
 	Source, Kind, Format, Error string
+	Errors                      []string
 	Missing                     []string
 	Requests                    int64
 	Uncounted                   map[string]int64
@@ -168,6 +169,14 @@ type sourceState struct {
 		Requests int
 		Last     time.Time
 	}
+}
+
+// errors returns the source's problems; an earlier collector shows one.
+func (s *sourceState) errors() []string {
+	if len(s.Errors) == 0 && s.Error != "" {
+		return []string{s.Error}
+	}
+	return s.Errors
 }
 
 // namedRead is how many of a source's files that were read to their end have a row.
@@ -224,8 +233,8 @@ func (p *partStatus) sourceRows() []string {
 		if time.Since(s.Ahead.Last) < aheadLately {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, output.Counted(s.Ahead.Requests, "request")))
 		}
-		if s.Error != "" {
-			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))
+		for _, text := range s.errors() {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
 		}
 	}
 
