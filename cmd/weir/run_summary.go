@@ -105,8 +105,8 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
 			fmt.Fprintf(b, "           %s\n", text)
 		}
-		if s.Error != "" {
-			fmt.Fprintf(b, "           %s\n", s.Error)
+		for _, text := range s.Errors {
+			fmt.Fprintf(b, "           %s\n", text)
 		}
 		for _, file := range s.Missing {
 			fmt.Fprintf(b, "           nothing is read of %s: it %s\n", output.Printable(file), uncounted.Missing(file))
@@ -149,10 +149,10 @@ func (t *runSummary) rules(b *strings.Builder) {
 }
 
 func guardInWords(r *rule.Rule) string {
-	if r.Guard.MostNew == 0 {
+	if r.Guard.Off() {
 		return ""
 	}
-	return fmt.Sprintf(", guard %d new blocks/min", r.Guard.MostNew)
+	return ", guard " + r.Guard.String()
 }
 
 func modeInWords(r *rule.Rule) string {

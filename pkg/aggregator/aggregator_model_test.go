@@ -13,7 +13,9 @@ import (
 	"weir/internal/store/redis"
 	"weir/internal/store/redis/redistest"
 	"weir/pkg/aggregator/windows"
+	"weir/pkg/blocklist"
 	"weir/pkg/hit"
+	"weir/pkg/rule"
 	"weir/pkg/window"
 )
 
@@ -24,15 +26,16 @@ type twin struct {
 	states   map[string]*window.State
 	verdicts map[string]*windows.Verdict
 	ids      map[string]bool // name, from, level of all that were decided
-	guards   map[string]int64
-	begun    map[string]int64 // blocks by rule and minute
-	held     map[string]bool  // as ids: those that are guarded
+	guards   map[string]rule.Guard
+	begun    map[string]int64          // blocks by rule and minute
+	held     map[string]windows.Beyond // as ids: those that are guarded
+	guard    windows.Guard             // of rules that bound the share of keys: pkg/aggregator/windows compares it with an exact count
 }
 
 func (l *lab) twin() *twin {
-	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}, guards: map[string]int64{}, begun: map[string]int64{}, held: map[string]bool{}}
+	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}, guards: map[string]rule.Guard{}, begun: map[string]int64{}, held: map[string]windows.Beyond{}}
 	for _, r := range parseRules(l.t, l.rules).Rules {
-		w.guards[r.Name] = r.Guard.MostNew
+		w.guards[r.Name] = r.Guard
 		policy, err := r.Policy(labLate, 0)
 		if err != nil {
 			l.t.Fatal(err)
@@ -73,11 +76,15 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 		if item.UnixMilli > reader.Header().Clock+10_000 {
 			continue
 		}
-		switch o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost); o.Event {
+		o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost)
+		if o.Event != window.Late && w.guards[rule].MostShare > 0 {
+			w.guard.Sees(rule, string(pair.Key), item.UnixMilli)
+		}
+		switch o.Event {
 		case window.Broke, window.Extended, window.Moved:
 			if o.Event != window.Extended {
 				for _, other := range w.states[name].Others() {
-					w.guarded(rule, other, nil)
+					w.guarded(rule, other, w.verdicts[name])
 				}
 			}
 			v := &windows.Verdict{From: o.From, Until: o.Until, Count: o.Count, Level: o.Level, Limit: w.limits[rule][o.Limit], Offset: offset, Listed: true}
@@ -92,18 +99,38 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 	}
 }
 
-// guarded says whether a block is beyond the guard of its rule: it begins in a minute, or after one, with more than may.
-func (w *twin) guarded(rule string, o window.Outcome, before *windows.Verdict) bool {
-	most := w.guards[rule]
+// guarded is the bound of the guard of its rule that a block is beyond: it begins in a minute, or after one, with more than
+// may.
+func (w *twin) guarded(name string, o window.Outcome, before *windows.Verdict) windows.Beyond {
+	guard := w.guards[name]
 	switch {
 	case o.Event == window.Moved || o.Event == window.Extended && before != nil && before.From == o.From:
-		return before != nil && before.Guarded
-	case o.Event == window.Extended || most == 0:
-		return false
+		if before != nil {
+			return before.Guarded
+		}
+		return 0
+	case o.Event == window.Extended || guard.Off():
+		return 0
+	case guard.MostShare > 0:
+		return w.guard.Begins(name, guard, 1, windows.Beginning{From: o.From, Again: before.BeganWith(o.From)})
 	}
-	minute := func(n int64) string { return fmt.Sprint(rule, " ", o.From/60_000+n) }
+	minute := func(n int64) string { return fmt.Sprint(name, " ", o.From/60_000+n) }
 	w.begun[minute(0)]++
-	return w.begun[minute(0)] > most || w.begun[minute(-1)] > most
+	if w.begun[minute(0)] > guard.MostNew || w.begun[minute(-1)] > guard.MostNew {
+		return windows.MostNew
+	}
+	return 0
+}
+
+// beyond is the bound that an entry is guarded by.
+func beyond(e *blocklist.Entry) windows.Beyond {
+	switch {
+	case e.ByShare:
+		return windows.MostShare
+	case e.Guarded:
+		return windows.MostNew
+	}
+	return 0
 }
 
 // compare holds what is in the store and on the list against the twin.
@@ -129,15 +156,19 @@ func (l *lab) compare(p *partition) {
 		}
 		l.compareVerdict(name, record.Verdict, w.verdicts[name])
 		e := said[name]
-		if v := record.Verdict; v != nil && (e == nil || e.From != v.From || e.Until != v.Until || e.Ended != v.Ended || e.Level != v.Level || e.Offset != v.Offset || e.Guarded != v.Guarded) {
+		if v := record.Verdict; v != nil && (e == nil || e.From != v.From || e.Until != v.Until || e.Ended != v.Ended || e.Level != v.Level || e.Offset != v.Offset || beyond(e) != v.Guarded) {
 			l.t.Errorf("%s: the list says %+v of %+v", name, e, v)
 		}
 	}
 	for _, m := range l.list.arrived {
-		if e := l.entry(m.Key, m.Value); e != nil && !w.ids[fmt.Sprint(string(m.Key), e.From, e.Level)] {
+		e := l.entry(m.Key, m.Value)
+		if e == nil {
+			continue
+		}
+		if id := fmt.Sprint(string(m.Key), e.From, e.Level); !w.ids[id] {
 			l.t.Errorf("the list has %+v, which never was", e)
-		} else if e != nil && e.Guarded != w.held[fmt.Sprint(string(m.Key), e.From, e.Level)] {
-			l.t.Errorf("guarded is %v of %+v", e.Guarded, e)
+		} else if want := w.held[id]; beyond(e) != want {
+			l.t.Errorf("guarded is %v, want %v of %+v", beyond(e), want, e)
 		}
 	}
 	if len(w.ids) == 0 {

@@ -293,6 +293,9 @@ func (c *counter) countHit(w *windows.Window, at, cost, latest int64, cause publ
 		return
 	}
 
+	if w.Rule.CountsKeys {
+		c.windows.Guard.Sees(w.Rule.Name, w.Key(), at)
+	}
 	c.reached = max(c.reached, at)
 	switch outcome.Event {
 	case window.Broke, window.Extended, window.Moved:

@@ -19,6 +19,7 @@ type metrics struct {
 	lookups     struct{ hot, cold prometheus.Counter }
 	broken      *prometheus.CounterVec
 	guarded     *prometheus.CounterVec
+	byShare     *prometheus.CounterVec
 	detection   *prometheus.HistogramVec
 	over        prometheus.Counter
 	unpublished prometheus.Counter
@@ -56,6 +57,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.lookups.hot, m.lookups.cold = lookups.WithLabelValues("hot"), lookups.WithLabelValues("cold")
 	m.broken = series("weir_blocks_total", "Blocks published, by rule, mode and the limit that was broken.", "rule", "mode", "limit")
 	m.guarded = series("weir_aggregator_guarded_total", "New blocks that the guard of their rule keeps from being enforced.", "rule")
+	m.byShare = series("weir_aggregator_guarded_share_total", "Those of weir_aggregator_guarded_total that exceed the most_share of the guard.", "rule")
 	m.over = series("weir_aggregator_verdicts_over_total", "Verdicts whose block was over before it could be published.").WithLabelValues()
 	m.corrected = series("weir_aggregator_corrected_total", "Entries published again because late hits have shown an earlier break.").WithLabelValues()
 	m.unpublished = series("weir_aggregator_unpublished_total", "Verdicts and events that cannot be published: Kafka or the list refuses them for good.").WithLabelValues()
@@ -85,7 +87,12 @@ func (m *metrics) blocked(r *windows.Rule, v *windows.Verdict, after time.Durati
 }
 
 // guards notes a block that the guard of its rule keeps from being enforced.
-func (m *metrics) guards(r *windows.Rule) { m.guarded.WithLabelValues(r.Name).Inc() }
+func (m *metrics) guards(r *windows.Rule, by windows.Beyond) {
+	m.guarded.WithLabelValues(r.Name).Inc()
+	if by == windows.MostShare {
+		m.byShare.WithLabelValues(r.Name).Inc()
+	}
+}
 
 // showRules starts the series of rules at 0, so that an alert sees a rule's first block as an increase.
 func (m *metrics) showRules(set *rule.Set) {
@@ -95,6 +102,7 @@ func (m *metrics) showRules(set *rule.Set) {
 		}
 		m.detection.WithLabelValues(r.Name)
 		m.guarded.WithLabelValues(r.Name)
+		m.byShare.WithLabelValues(r.Name)
 		for _, limit := range r.Limits {
 			m.broken.WithLabelValues(r.Name, r.Mode.String(), limit.Text)
 		}

@@ -136,7 +136,7 @@ func (b *rulebook) refresh() {
 				c.told[outcome] = b.hits.WithLabelValues(r.Name, tallyWords[outcome])
 			}
 		}
-		c.Spec = r
+		c.Spec, c.CountsKeys = r, r.Guard.MostShare > 0
 		b.byName[r.Name] = c
 	}
 

@@ -60,6 +60,8 @@ const (
 
 	// guardedVersion is the first byte of guarded entries, which end with the xxhash64 of all bytes before it.
 	guardedVersion = 2
+	// sharedVersion is the first byte of those that are beyond the share of keys.
+	sharedVersion = 3
 	// MaxBytes is the length of the longest value, and of the longest key of a record.
 	MaxBytes = 8 << 10
 	// Never is the end of an entry that does not end by itself.

@@ -91,6 +91,9 @@ func (c *content) applyEntry(change Change, now int64) error {
 	if e.Guarded {
 		flags |= heldGuarded
 	}
+	if e.ByShare {
+		flags |= heldShared
+	}
 	if e.Ended != 0 {
 		flags |= heldEnded
 	}
@@ -163,6 +166,9 @@ func (r *ruleState) count(flags byte, by int) {
 	r.counts[flags&heldShadow] += by
 	if flags&(heldOrder|heldGuarded) == heldGuarded {
 		r.guarded += by
+		if flags&heldShared != 0 {
+			r.byShare += by
+		}
 	}
 }
 

@@ -25,6 +25,7 @@ type Entry struct {
 	Level   int               // 1 for the first offence, 2 for the second within the rule's forget, …
 	Mode    Mode
 	Guarded bool // the rule's guard keeps the block from being enforced, see Held.Shadow; Mode is Shadow in the record
+	ByShare bool // Guarded, because it is beyond the guard's most_share; otherwise it is beyond most_new
 	Source  Source
 	Order   Kind   // of a manual entry, see Order.Entry; it is not in the entry's record
 	By      string // weir, or who ordered it
@@ -148,6 +149,7 @@ type shownEntry struct {
 	Level   int               `json:"level"`
 	Mode    Mode              `json:"mode"`
 	Guarded bool              `json:"guarded,omitempty"`
+	GuardBy string            `json:"guarded_by,omitempty"`
 	Source  Source            `json:"source"`
 	Order   Kind              `json:"order,omitempty"`
 	By      string            `json:"by"`
@@ -158,9 +160,12 @@ type shownEntry struct {
 // MarshalJSON writes the entry as JSON.
 func (e *Entry) MarshalJSON() ([]byte, error) {
 	shown := shownEntry{RecordVersion, e.ID, e.Rule, e.Key, e.Fields, instant(e.From), instant(e.Until), instant(e.Decided), e.Limit, e.Count,
-		e.Level, e.Mode, e.Guarded, e.Source, e.Order, e.By, e.Why, nil}
+		e.Level, e.Mode, e.Guarded, "", e.Source, e.Order, e.By, e.Why, nil}
 	if shown.Fields == nil {
 		shown.Fields = map[string]string{}
+	}
+	if e.Guarded {
+		shown.GuardBy = GuardedBy(e.ByShare)
 	}
 	if e.Ended != 0 {
 		shown.Ended = (*instant)(&e.Ended)
@@ -184,7 +189,7 @@ func (e *Entry) UnmarshalJSON(text []byte) error {
 	}
 
 	*e = Entry{ID: shown.ID, Rule: shown.Rule, Key: shown.Key, Fields: shown.Fields, From: int64(shown.From), Until: shown.Until.untilInstant(),
-		Decided: int64(shown.Decided), Limit: shown.Limit, Count: shown.Count, Level: shown.Level, Mode: shown.Mode, Guarded: shown.Guarded, Source: shown.Source,
+		Decided: int64(shown.Decided), Limit: shown.Limit, Count: shown.Count, Level: shown.Level, Mode: shown.Mode, Guarded: shown.Guarded, ByShare: shown.Guarded && shown.GuardBy == GuardedBy(true), Source: shown.Source,
 		Order: shown.Order, By: shown.By, Why: shown.Why}
 	if shown.Ended != nil {
 		e.Ended = int64(*shown.Ended)
@@ -223,6 +228,9 @@ func (e *Entry) validate() error {
 	}
 	if e.Count < 0 || e.Level < 0 || e.Level > maxLevel || e.Generation < 0 || e.Offset < 0 || e.Mode > Shadow || e.Source > Manual {
 		return fmt.Errorf("%w: a number of it is out of its range", ErrEntry)
+	}
+	if e.ByShare && !e.Guarded {
+		return fmt.Errorf("%w: it is beyond the guard's share, and not guarded", ErrEntry)
 	}
 	if e.Guarded && (e.Mode != Shadow || e.Source != Verdict) {
 		return fmt.Errorf("%w: it is guarded, and no verdict in shadow mode", ErrEntry)

@@ -17,9 +17,10 @@ const (
 	isManual
 	hasEnded
 	isNever
-	isGuarded // only in values of guardedVersion
+	isGuarded // only in values of guardedVersion and sharedVersion
+	isShared  // only in values of sharedVersion, and with isGuarded
 
-	flags = isShadow | isManual | hasEnded | isNever | isGuarded
+	flags = isShadow | isManual | hasEnded | isNever | isGuarded | isShared
 )
 
 // Append appends the value of the entry's record. It returns ErrEntry for an impossible entry.
@@ -52,7 +53,10 @@ func (e *Entry) Append(b []byte) ([]byte, error) {
 // version is the first byte of the value. Programs that do not know guards leave out the records of a later version, and so
 // do not enforce them.
 func (e *Entry) version() byte {
-	if e.Guarded {
+	switch {
+	case e.ByShare:
+		return sharedVersion
+	case e.Guarded:
 		return guardedVersion
 	}
 	return RecordVersion
@@ -74,6 +78,9 @@ func (e *Entry) flags() byte {
 	}
 	if e.Guarded {
 		f |= isGuarded
+	}
+	if e.ByShare {
+		f |= isShared
 	}
 
 	return f
@@ -127,7 +134,7 @@ func Decode(record, value []byte) (*Entry, error) {
 
 // decode reads a value into an entry that has its rule and key. Borrowed texts share the value's bytes.
 func (e *Entry) decode(value []byte, borrowed bool) error {
-	guarded := len(value) > 0 && value[0] == guardedVersion && sealed(value)
+	guarded := len(value) > 0 && (value[0] == guardedVersion || value[0] == sharedVersion) && sealed(value)
 	body := value
 	if guarded {
 		body = value[:len(value)-sealBytes]
@@ -135,7 +142,7 @@ func (e *Entry) decode(value []byte, borrowed bool) error {
 	if err := checkEntryVersion(value, guarded); err != nil {
 		return err
 	}
-	if value[1]&^flags != 0 || guarded != (value[1]&isGuarded != 0) {
+	if value[1]&^flags != 0 || guarded != (value[1]&isGuarded != 0) || (value[0] == sharedVersion) != (value[1]&isShared != 0) {
 		return errDamaged(value)
 	}
 	c := newDecoder(body[2:], borrowed)
@@ -150,6 +157,7 @@ func (e *Entry) decode(value []byte, borrowed bool) error {
 
 func (e *Entry) read(c *decoder, flags byte) {
 	e.Mode, e.Source, e.Guarded = Mode(flags&isShadow), Source(flags&isManual>>1), flags&isGuarded != 0
+	e.ByShare = flags&isShared != 0
 	e.ID = c.text(maxShort)
 	e.Generation, e.Offset = c.Number(), c.Number()
 	e.From = c.Signed()

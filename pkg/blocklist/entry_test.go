@@ -165,6 +165,7 @@ func TestImpossibleEntriesAreRefused(t *testing.T) {
 		"mode":            func(e *Entry) { e.Mode = 2 },
 		"why":             func(e *Entry) { e.Why = strings.Repeat("w", maxWhy+1) },
 		"field's name":    func(e *Entry) { e.Fields = map[string]string{"": "x"} },
+		"share, no guard": func(e *Entry) { e.Mode, e.ByShare = Shadow, true },
 		"too many fields": func(e *Entry) { e.Fields = manyFields(maxFields+1, 1) },
 		"too many bytes":  func(e *Entry) { e.Fields = manyFields(maxFields, maxKey) },
 	} {
@@ -192,7 +193,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
 	}
-	unsealed := append([]byte{guardedVersion + 1}, value[1:]...)
+	unsealed := append([]byte{sharedVersion + 1}, value[1:]...)
 	newer := binary.LittleEndian.AppendUint64(bytes.Clone(unsealed), xxhash.Sum64(unsealed))
 	unguarded := append([]byte{guardedVersion}, value[1:]...) // with its checksum, but without the flag
 	unguarded = binary.LittleEndian.AppendUint64(unguarded, xxhash.Sum64(unguarded))

@@ -2,10 +2,13 @@ package blocklist
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"net/netip"
 	"testing"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 func guardedEntry(key string) *Entry {
@@ -19,19 +22,30 @@ func guardedEntry(key string) *Entry {
 // A program that does not know guards must not enforce a guarded entry. For it the value is of a later version, which it
 // leaves out: the version is not its own, and the value ends with a checksum.
 func TestAGuardedEntryIsOfALaterVersion(t *testing.T) {
-	e := guardedEntry("203.0.113.7")
+	for _, byShare := range []bool{false, true} {
+		e := guardedEntry("203.0.113.7")
+		e.ByShare = byShare
+		isOfALaterVersion(t, e, map[bool]byte{false: 2, true: 3}[byShare])
+	}
+}
+
+func isOfALaterVersion(t *testing.T, e *Entry, version byte) {
 	value, err := e.Append(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if value[0] != 2 || !sealed(value) {
+	if value[0] != version || !sealed(value) {
 		t.Errorf("%x", value)
+	}
+	other := append([]byte{5 - version}, value[1:len(value)-8]...) // the flags are of the other version
+	if _, err := Decode(RecordKey(e.Rule, e.Key), binary.LittleEndian.AppendUint64(other, xxhash.Sum64(other))); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%v, want %v", err, ErrDamaged)
 	}
 	if err := checkVersion(value, 2); !errors.Is(err, ErrNewer) { // as programs read it that know version 1
 		t.Errorf("%v, want %v", err, ErrNewer)
 	}
 	got, err := Decode(RecordKey(e.Rule, e.Key), value)
-	if err != nil || !got.Guarded || got.Mode != Shadow || got.Count != e.Count {
+	if err != nil || !got.Guarded || got.ByShare != e.ByShare || got.Mode != Shadow || got.Count != e.Count {
 		t.Errorf("%+v %v, want %+v", got, err, e)
 	}
 	for cut := range value {
@@ -42,7 +56,7 @@ func TestAGuardedEntryIsOfALaterVersion(t *testing.T) {
 
 	text, err := json.Marshal(e)
 	var shown Entry
-	if err != nil || json.Unmarshal(text, &shown) != nil || !shown.Guarded || shown.Mode != Shadow {
+	if err != nil || json.Unmarshal(text, &shown) != nil || !shown.Guarded || shown.ByShare != e.ByShare || !bytes.Contains(text, []byte(`"guarded_by":"`+GuardedBy(e.ByShare)+`"`)) || shown.Mode != Shadow {
 		t.Errorf("%s %v", text, err)
 	}
 	plain := entry()
@@ -199,5 +213,39 @@ func TestFollowersOfGuardedEntries(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuses(ended == 0)
+	}
+}
+
+// The numbers of a rule follow its entries, and tell which bound of the guard they exceed.
+func TestWhichBoundIsExceeded(t *testing.T) {
+	s := NewSet(Limits{})
+	now, offset := int64(0), int64(0)
+	apply := func(e *Entry) {
+		t.Helper()
+		value, err := e.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now = e.From + 1
+		if err := s.Apply(now, Change{Offset: offset, Key: RecordKey(e.Rule, e.Key), Value: value}); err != nil {
+			t.Fatal(err)
+		}
+		offset++
+	}
+	first, second := guardedEntry("203.0.113.7"), guardedEntry("203.0.113.8")
+	second.ByShare = true
+	apply(first)
+	for _, step := range []struct {
+		change func()
+		want   string
+	}{
+		{func() {}, "most_new"},
+		{func() { apply(second) }, "most_new, 1 of them most_share"},
+		{func() { first.Ended = now; apply(first) }, "most_share"},
+	} {
+		step.change()
+		if got := s.Guarded(now); len(got) != 1 || got[0].Beyond() != step.want {
+			t.Errorf("%+v, want %s", got, step.want)
+		}
 	}
 }

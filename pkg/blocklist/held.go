@@ -8,6 +8,7 @@ const (
 	heldOrder                // an order; its kind is in the bits of heldKinds
 	heldKinds    = 0x70
 	heldKindBit  = 4
+	heldShared   = 0x10 // of an entry, which has no kind: it is guarded because it is beyond the guard's most_share
 	heldGuarded  = 0x80 // an entry that its rule's guard keeps from being enforced, unless the rule is confirmed
 )
 

@@ -91,7 +91,7 @@ func checkVersion(value []byte, least int) error {
 	return nil
 }
 
-// checkEntryVersion is checkVersion for an entry; guarded says that the value is one of guardedVersion, with its checksum.
+// checkEntryVersion is checkVersion for an entry; guarded says that the value is one of a guarded entry, with its checksum.
 func checkEntryVersion(value []byte, guarded bool) error {
 	if !guarded {
 		return checkVersion(value, 2)

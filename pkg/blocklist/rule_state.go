@@ -19,6 +19,7 @@ type ruleState struct {
 	// The Set's lock is held for these:
 	counts  [2]int // active entries by mode
 	guarded int    // of those in shadow mode
+	byShare int    // of those that are guarded
 }
 
 // A form describes the keys of a rule so far. It never changes.

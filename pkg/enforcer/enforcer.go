@@ -303,9 +303,10 @@ type Status struct {
 	Age       string         `json:"age,omitempty"`
 	Follows   string         `json:"follows"`
 	Followers int64          `json:"followers"`
-	Paused    []string       `json:"paused"`            // rules, * for all
-	Guarded   map[string]int `json:"guarded,omitempty"` // entries that the guards of rules keep from being enforced
-	Waiting   int64          `json:"waiting"`           // orders that Kafka does not have yet
+	Paused    []string       `json:"paused"`                     // rules, * for all
+	Guarded   map[string]int `json:"guarded,omitempty"`          // entries that the guards of rules keep from being enforced
+	ByShare   map[string]int `json:"guarded_by_share,omitempty"` // of these, those beyond most_share
+	Waiting   int64          `json:"waiting"`                    // orders that Kafka does not have yet
 	CaughtUp  bool           `json:"caught_up"`
 }
 
@@ -314,7 +315,8 @@ func (e *Enforcer) Status() Status {
 	now := e.config.Now()
 	state := e.config.Set.State()
 	s := Status{Rules: e.ruling.Load().Rules.Fingerprint(), Whole: state.Whole, Version: state.Version.String(), Follows: e.config.Follows,
-		Followers: e.following.Load(), Paused: append([]string{}, pauses(e.config.Set, now.UnixMilli())...), Guarded: heldBack(e.config.Set, now.UnixMilli())}
+		Followers: e.following.Load(), Paused: append([]string{}, pauses(e.config.Set, now.UnixMilli())...)}
+	s.Guarded, s.ByShare = heldBack(e.config.Set, now.UnixMilli())
 
 	if e.outbox != nil {
 		s.Waiting = e.outbox.held.Load()

@@ -15,8 +15,10 @@ const usualConfirmation = "1h"
 // A guardedRule is a rule whose guard keeps blocks from being enforced, or that is confirmed.
 type guardedRule struct {
 	Rule      string           `json:"rule"`
-	MostNew   int64            `json:"most_new,omitempty"` // blocks a minute; 0 where this enforcer does not know the rule
-	Guarded   int              `json:"guarded"`            // active entries
+	MostNew   int64            `json:"most_new,omitempty"`         // blocks a minute; 0 where this enforcer does not know the rule
+	MostShare float64          `json:"most_share,omitempty"`       // percent of the keys of a minute; 0 likewise
+	Guarded   int              `json:"guarded"`                    // active entries
+	ByShare   int              `json:"guarded_by_share,omitempty"` // of these, those beyond most_share; the others are beyond most_new
 	Confirmed *blocklist.Entry `json:"confirmed,omitempty"`
 }
 
@@ -35,9 +37,9 @@ func (e *Enforcer) guards(w http.ResponseWriter, r *http.Request) error {
 
 	rules := []guardedRule{}
 	for _, g := range e.config.Set.Guarded(now) {
-		one := guardedRule{Rule: g.Rule, Guarded: g.Entries, Confirmed: confirmed[g.Rule]}
+		one := guardedRule{Rule: g.Rule, Guarded: g.Entries, ByShare: g.ByShare, Confirmed: confirmed[g.Rule]}
 		if known, _ := e.ruling.Load().Rules.Rule(g.Rule); known != nil {
-			one.MostNew = known.Guard.MostNew
+			one.MostNew, one.MostShare = known.Guard.MostNew, known.Guard.MostShare
 		}
 		rules = append(rules, one)
 	}
@@ -89,13 +91,18 @@ func (e *Enforcer) endConfirmation(w http.ResponseWriter, r *http.Request) error
 	})
 }
 
-// heldBack returns the rules whose guard keeps blocks from being enforced now, with the number of entries.
-func heldBack(set *blocklist.Set, now int64) map[string]int {
-	rules := map[string]int{}
+// heldBack returns the rules whose guard keeps blocks from being enforced now, with the number of entries, and of these
+// with the number of those beyond most_share.
+func heldBack(set *blocklist.Set, now int64) (entries, byShare map[string]int) {
+	entries, byShare = map[string]int{}, map[string]int{}
 	for _, g := range set.Guarded(now) {
-		if g.ConfirmedUntil == 0 {
-			rules[g.Rule] = g.Entries
+		if g.ConfirmedUntil > 0 {
+			continue
+		}
+		entries[g.Rule] = g.Entries
+		if g.ByShare > 0 {
+			byShare[g.Rule] = g.ByShare
 		}
 	}
-	return rules
+	return entries, byShare
 }

@@ -12,7 +12,7 @@ import (
 // Guarded entries pass, until a person with the right to order confirms their rule, and pass again when that ends.
 func TestConfirmAGuardedRule(t *testing.T) {
 	guarded := ofIP("203.0.113.7")
-	guarded.Mode, guarded.Guarded = blocklist.Shadow, true
+	guarded.Mode, guarded.Guarded, guarded.ByShare = blocklist.Shadow, true, true
 	r := keyed(t, list(t, guarded, ofIP("203.0.113.9")))
 	status := func() int { return r.checks("203.0.113.7").status }
 	if got := r.ask(r.client, "POST", "/v1/guard", `{"rule":"per-ip","why":"x"}`, "X-Api-Key", "read"); got.status != http.StatusForbidden {
@@ -34,7 +34,10 @@ func TestConfirmAGuardedRule(t *testing.T) {
 		}
 	}
 	lists(false)
-	if got := r.Status().Guarded; got["per-ip"] != 1 {
+	if got := r.ask(r.client, "GET", "/v1/guard", "", "X-Api-Key", "read"); !strings.Contains(got.body, `"guarded_by_share":1`) {
+		t.Error(got.body)
+	}
+	if got := r.Status(); got.Guarded["per-ip"] != 1 || got.ByShare["per-ip"] != 1 {
 		t.Errorf("the status has %v", got)
 	}
 

@@ -135,7 +135,7 @@ func TestPagerDutyGetsOneEventAnEntry(t *testing.T) {
 	if len(all) != 2 || all[0].Events[0].Event != blocklist.EventExtended || all[0].resolve || all[1].Events[0] != &lifted || !all[1].resolve {
 		t.Errorf("%+v", all)
 	}
-	all = r.messages(&round{kept: []*Event{b, &lifted}, room: 1, more: Counts{{"per-ip", "blocked", false}: 7}})
+	all = r.messages(&round{kept: []*Event{b, &lifted}, room: 1, more: Counts{{"per-ip", "blocked", false, false}: 7}})
 	if len(all) != 2 || all[0].Reason != reasonMany || all[0].Counts.Sum() != 8 || !all[1].resolve {
 		t.Errorf("with little room: %+v", all)
 	}
@@ -234,7 +234,7 @@ func TestRoundsAreRepeatable(t *testing.T) {
 	for _, target := range []Target{&Webhook{}, &Chat{}, &PagerDuty{}, &Alertmanager{}, &Mail{}} {
 		r := to("ops", target)
 		ids := func() (ids []string) {
-			for _, m := range r.messages(&round{kept: kept, room: 4, more: Counts{{"per-ip", "blocked", false}: 3}}) {
+			for _, m := range r.messages(&round{kept: kept, room: 4, more: Counts{{"per-ip", "blocked", false, false}: 3}}) {
 				ids = append(ids, m.ID)
 			}
 			return ids
@@ -299,19 +299,20 @@ func TestGuardedBlocksAreCounted(t *testing.T) {
 	lifted.Event = blocklist.EventLifted
 	r := to("ops", &Chat{})
 	m := r.messages(&round{kept: []*Event{event("a"), guarded, &lifted}, room: 1})[0]
-	if got := m.Title(); got != "per-ip: 1 blocked, 1 blocked (guarded: not refused), 1 lifted" {
+	if got := m.Title(); got != "per-ip: 1 blocked, 1 blocked (guarded by most_new: not refused), 1 lifted" {
 		t.Error(got)
 	}
 	if got := strings.Join(m.lines(9, unquoted), "\n"); !strings.Contains(got, "b would be blocked ") || strings.Count(got, "refused only while a person has confirmed the rule") != 1 {
 		t.Error(got)
 	}
-	if got := string(webhookBody(m)); !strings.Contains(got, `{"rule":"per-ip","event":"blocked","guarded":true,"count":1}`) || !strings.Contains(got, `{"rule":"per-ip","event":"blocked","count":1}`) {
+	if got := string(webhookBody(m)); !strings.Contains(got, `{"rule":"per-ip","event":"blocked","guarded":true,"guarded_by":"most_new","count":1}`) || !strings.Contains(got, `{"rule":"per-ip","event":"blocked","count":1}`) {
 		t.Error(got)
 	}
 	more := Counts{}
+	guarded.ByShare = true
 	more.add(guarded.counted(), 7)
 	sum := r.messages(&round{more: more, room: 1})[0]
-	if got := sum.Title() + strings.Join(sum.lines(9, unquoted), "\n"); !strings.Contains(got, "per-ip: 7 blocked (guarded: not refused)") {
+	if got := sum.Title() + strings.Join(sum.lines(9, unquoted), "\n"); !strings.Contains(got, "per-ip: 7 blocked (guarded by most_share: not refused)") {
 		t.Error(got)
 	}
 }

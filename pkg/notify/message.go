@@ -29,6 +29,7 @@ type Counts map[CountOf]int
 type CountOf struct {
 	Rule, Event string
 	Guarded     bool // the guard of the rule held the blocks back
+	ByShare     bool // they are beyond the guard's most_share
 }
 
 // maxCounts bounds the number of different rules and events in Counts.

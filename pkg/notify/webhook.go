@@ -46,6 +46,7 @@ func webhookBody(m *Message) []byte {
 		Rule    string `json:"rule"`
 		Event   string `json:"event"`
 		Guarded bool   `json:"guarded,omitempty"`
+		By      string `json:"guarded_by,omitempty"`
 		Count   int    `json:"count"`
 	}
 	body := struct {
@@ -61,7 +62,11 @@ func webhookBody(m *Message) []byte {
 		Events   []json.RawMessage `json:"events"`
 	}{webhookVersion, m.ID, m.Receiver, m.Severity, m.Time.UTC(), m.Title(), m.Test, m.Reason, []counted{}, []json.RawMessage{}}
 	for of, n := range m.Counts {
-		body.Counts = append(body.Counts, counted{of.Rule, of.Event, of.Guarded, n})
+		one := counted{Rule: of.Rule, Event: of.Event, Guarded: of.Guarded, Count: n}
+		if of.Guarded {
+			one.By = blocklist.GuardedBy(of.ByShare)
+		}
+		body.Counts = append(body.Counts, one)
 	}
 	for _, e := range m.Events {
 		body.Events = append(body.Events, fmt.Appendf(nil, `{"event_id":"%s",%s`, e.EventID, bytes.TrimSpace(e.Raw)[1:]))

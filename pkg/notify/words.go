@@ -61,7 +61,7 @@ func (m *Message) Title() string {
 // what is an event in a word, with a remark if nothing is refused.
 func (of CountOf) what() string {
 	if of.Guarded {
-		return of.Event + " (guarded: not refused)"
+		return of.Event + " (guarded by " + blocklist.GuardedBy(of.ByShare) + ": not refused)"
 	}
 	return of.Event
 }
@@ -111,7 +111,7 @@ func (e *Event) line(q quote) string {
 		broke = fmt.Sprintf(": %d requests broke %s", e.Count, q(plain(e.Limit)))
 	}
 	if e.Guarded && e.Mode == blocklist.Shadow {
-		broke += "; the guard of the rule holds it back: it is refused only while a person has confirmed the rule"
+		broke += "; the guard of the rule (" + blocklist.GuardedBy(e.ByShare) + ") holds it back: it is refused only while a person has confirmed the rule"
 	}
 	switch e.Event {
 	case blocklist.EventBlocked:

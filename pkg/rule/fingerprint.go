@@ -47,6 +47,7 @@ type decidingRule struct {
 	Within time.Duration `json:",omitempty"`
 	Secret bool          `json:",omitempty"`
 	Guard  int64         `json:",omitempty"`
+	Share  float64       `json:",omitempty"` // of the guard
 }
 
 type decidingAllow struct {
@@ -80,7 +81,7 @@ func (r *Rule) deciding() decidingRule {
 		Burst: r.Burst, Count: r.Count.String(), Mode: r.Mode.String(), For: r.Block.For, Forget: r.Block.Forget,
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
-		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog, Guard: r.Guard.MostNew,
+		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog, Guard: r.Guard.MostNew, Share: r.Guard.MostShare,
 	}
 
 	if r.Queue != nil {

@@ -11,17 +11,20 @@ import (
 // The guard at the top is that of each rule of the file without one of its own, if the rule blocks anyone.
 func TestGuardOfAFile(t *testing.T) {
 	set := mustParse(t, `
-guard: {most_new: 500/min}
+guard: {most_new: 500/min, most_share: 2%}
 rules:
   - {name: usual, key: ip, limits: [1/s]}
   - {name: own, key: ip, limits: [1/s], guard: {most_new: "50 / 1min"}}
   - {name: none, key: ip, limits: [1/s], guard: off}
   - {name: quota, key: ip, limits: [1/s], inline: true}
   - {name: refused, key: ip, limits: [1/s], inline: true, block: {after: 3, within: 1m}}
+  - {name: share, key: ip, limits: [1/s], guard: {most_share: 0.5 %}}
+  - {name: both, key: ip, limits: [1/s], guard: {most_new: 50/min, most_share: 10%}}
 `)
-	for i, want := range []int64{500, 50, 0, 0, 500} {
-		if got := set.Rules[i].Guard.MostNew; got != want {
-			t.Errorf("%s: %d, want %d", set.Rules[i].Name, got, want)
+	usual := rule.Guard{MostNew: 500, MostShare: 2}
+	for i, want := range []rule.Guard{usual, {MostNew: 50}, {}, {}, {MostNew: 500}, {MostShare: 0.5}, {MostNew: 50, MostShare: 10}} {
+		if got := set.Rules[i].Guard; got != want {
+			t.Errorf("%s: %+v, want %+v", set.Rules[i].Name, got, want)
 		}
 	}
 	if counted, _ := set.Counted().Rule("refused"); counted.Guard.MostNew != 500 {
@@ -65,6 +68,24 @@ func TestGuardsThatAClientTrips(t *testing.T) {
 		}
 		if got := fmt.Sprint(warnings); strings.Contains(got, "has a guard") != (want != "") || !strings.Contains(got, want) {
 			t.Errorf("%s\n%s", text, got)
+		}
+	}
+}
+
+// A share is of all partitions' keys, and never fewer than LeastShared keys.
+func TestShareOfKeysOfAGuard(t *testing.T) {
+	for _, c := range []struct {
+		keys       float64
+		partitions int
+		want       int64
+	}{{0, 1, 20}, {1000, 1, 20}, {1001, 1, 21}, {10_000, 1, 200}, {10_000, 0, 200}, {10_000, 2, 243}, {5000, 2, 130}, {10, 16, 5}, {1e30, 1, 1<<31 - 1}} {
+		if got := (rule.Guard{MostShare: 2}).ShareOf(c.keys, c.partitions); got != c.want {
+			t.Errorf("of %v keys in each of %d partitions: %d, want %d", c.keys, c.partitions, got, c.want)
+		}
+	}
+	for guard, want := range map[rule.Guard]string{{}: "", {MostNew: 5}: "5 new blocks/min", {MostShare: 0.5}: "0.5% of the keys of a minute", {MostNew: 5, MostShare: 2}: "5 new blocks/min, 2% of the keys of a minute"} {
+		if got := guard.String(); got != want || guard.Off() != (want == "") {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -124,7 +124,7 @@ func (r *ruleSpec) rule() *Rule {
 		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease), EndsByLog: bool(r.Ends),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
 			After: r.Block.After, Within: time.Duration(r.Block.Within)},
-		Evidence: int(r.Evidence), Secret: r.Secret, Guard: Guard{int64(r.Guard.MostNew)}, Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
+		Evidence: int(r.Evidence), Secret: r.Secret, Guard: r.Guard.guard(), Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
 	}
 
 	for _, then := range r.Block.Then {

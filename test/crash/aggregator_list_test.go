@@ -125,7 +125,7 @@ func (r *river) compareEntry(w *truth, v *verdict, e *blocklist.Entry) {
 	}
 	until := v.Until == e.Until || e.Until <= time.Now().UnixMilli() // the hit that moved the end may have come after the old end
 	if !until || v.Rule != e.Rule || v.Key != e.Key || v.From != e.From || v.Limit != e.Limit || v.Count != e.Count || v.Level != e.Level || v.Mode != e.Mode ||
-		v.Guarded != e.Guarded {
+		v.Guarded != e.Guarded || v.ByShare != e.ByShare {
 		r.t.Errorf("the list has %+v, want %+v", *e, v.Entry)
 	}
 }

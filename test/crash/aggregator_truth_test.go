@@ -5,6 +5,7 @@ import (
 	"sort"
 	"time"
 
+	stored "weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
 	"weir/pkg/rule"
@@ -50,6 +51,7 @@ type truth struct {
 	reached     []int64             // the newest time counted, by partition
 	seen        map[string]int      // the results of batches and items
 	begun       map[begin]int64     // blocks
+	keysOf      []stored.Guard      // that sent something, by partition, of rules that bound the share of keys
 }
 
 // A begin is where and when blocks of a rule begin.
@@ -68,7 +70,7 @@ type batch struct {
 func newTruth(rules *rule.Set, partitions int, late, ahead time.Duration) *truth {
 	w := &truth{
 		rules: map[string]*rule.Rule{}, late: late.Milliseconds(), ahead: ahead.Milliseconds(), keys: map[pair]*history{},
-		verdicts: map[string]*verdict{}, reached: make([]int64, partitions), seen: map[string]int{}, begun: map[begin]int64{},
+		verdicts: map[string]*verdict{}, reached: make([]int64, partitions), seen: map[string]int{}, begun: map[begin]int64{}, keysOf: make([]stored.Guard, partitions),
 	}
 	for _, r := range rules.Rules {
 		w.rules[r.Name] = r
@@ -140,6 +142,9 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 	if m.at < h.newest-w.late {
 		w.seen["late"]++
 		return
+	}
+	if r.Guard.MostShare > 0 {
+		w.keysOf[partition].Sees(of.rule, of.key, m.at)
 	}
 	newest := m.at >= h.newest
 	h.newest = max(h.newest, m.at)
@@ -250,7 +255,7 @@ func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 	for i, b := range blocks {
 		if i >= len(h.open) {
 			b.Offset = offset
-			w.guard(h.partition, b)
+			w.guard(h, b)
 			w.verdicts[b.ID] = b
 			w.seen["broke"]++
 			if b.Level > 1 {
@@ -277,19 +282,24 @@ func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 }
 
 // guard counts a new block, and says whether it is beyond the guard of its rule: it begins in a minute, or after one, with
-// more than the partition's share.
-func (w *truth) guard(partition int, v *verdict) {
-	most := w.rules[v.Rule].Guard.Share(len(w.ends))
-	if most == 0 {
-		return
-	}
-	of := begin{v.Rule, partition, v.From / minute}
+// more than the partition's share. Keys are counted by the same sketch, which sees each hit once: its error is tested in
+// pkg/aggregator/windows.
+func (w *truth) guard(h *history, v *verdict) {
+	guard := w.rules[v.Rule].Guard
+	most := guard.Share(len(w.ends))
+	of := begin{v.Rule, h.partition, v.From / minute}
 	before := of
 	before.minute--
 	w.begun[of]++
-	if w.begun[of] > most || w.begun[before] > most {
-		v.Guarded, v.Mode = true, blocklist.Shadow
+	v.ByShare = guard.MostShare > 0 && w.keysOf[h.partition].Begins(v.Rule, rule.Guard{MostShare: guard.MostShare}, len(w.ends),
+		stored.Beginning{From: v.From, Again: h.lastBlock().From/minute == v.From/minute}) != 0
+	switch {
+	case guard.MostNew > 0 && (w.begun[of] > most || w.begun[before] > most):
+		v.Guarded, v.ByShare, v.Mode = true, false, blocklist.Shadow
 		w.seen["guarded"]++
+	case v.ByShare:
+		v.Guarded, v.Mode = true, blocklist.Shadow
+		w.seen["guarded by share"]++
 	}
 }
 
@@ -304,7 +314,7 @@ func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 	h.from, h.until = v.From, v.From+lasts(r, h.level)
 	v.ID, v.Rule, v.Key, v.Until, v.Level = blocklist.ID(of.rule, of.key, h.from, h.level), of.rule, of.key, h.until, h.level
 	v.Mode, v.Offset = blocklist.Mode(r.Mode), offset
-	w.guard(h.partition, &v)
+	w.guard(h, &v)
 	h.entry = &v
 	w.verdicts[v.ID] = &v
 	w.seen["broke"]++

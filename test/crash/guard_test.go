@@ -13,7 +13,7 @@ import (
 )
 
 const guardedRules = `rules:
-  - {name: per-ip, key: ip, limits: [20/min, 60/hour], block: {for: 24h}, guard: {most_new: 60/min}}
+  - {name: per-ip, key: ip, limits: [20/min, 60/hour], block: {for: 24h}, guard: {%s}}
   - {name: per-path, key: path, limits: [4000/hour], mode: shadow}
 `
 
@@ -21,11 +21,21 @@ const guardedRules = `rules:
 // log says, for every record that was ever published.
 func TestAGuardedRunUnderFire(t *testing.T) {
 	real.Long(t)
+	guardedUnderFire(t, "most_new: 60/min", "guarded")
+}
+
+// The same for a share of the keys.
+func TestARunWithAShareUnderFire(t *testing.T) {
+	real.Long(t)
+	guardedUnderFire(t, "most_share: 5%", "guarded by share")
+}
+
+func guardedUnderFire(t *testing.T, guard, by string) {
 	kills := 3 * number(t, "WEIR_CRASH_KILLS", 8)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
 	begun := time.Now()
 	s := newWholeSite(t, seed)
-	r, _ := installRunOf(t, s, guardedRules)
+	r, _ := installRunOf(t, s, fmt.Sprintf(guardedRules, guard))
 	s.run(20)
 	random := rand.New(rand.NewPCG(seed, 11))
 	for range kills {
@@ -43,10 +53,10 @@ func TestAGuardedRunUnderFire(t *testing.T) {
 	r.compareEvents(w, time.Now().UnixMilli())
 	r.stop()
 	r.compareWindows(w)
-	if w.seen["guarded"] == 0 || w.seen["guarded"] == w.seen["broke"] {
-		t.Errorf("%d of %d blocks are guarded: the traffic shows too little", w.seen["guarded"], w.seen["broke"])
+	if w.seen[by] == 0 || w.seen[by] == w.seen["broke"] {
+		t.Errorf("%d of %d blocks are guarded: the traffic shows too little", w.seen[by], w.seen["broke"])
 	}
-	t.Logf("seed %d: %d of %d blocks are guarded", seed, w.seen["guarded"], w.seen["broke"])
+	t.Logf("seed %d: %d of %d blocks are guarded", seed, w.seen[by], w.seen["broke"])
 }
 
 // Two thousand clients break a limit within a minute, as when a rule is wrong. As many are refused as the guard lets
@@ -115,14 +125,14 @@ func TestAGuardAgainstMassBlocking(t *testing.T) {
 			t.Errorf("%s, want %s", said, want)
 		}
 	}
-	shows(fmt.Sprintf("per-ip 500/min %d not refused", held))
+	shows(fmt.Sprintf("per-ip 500/min %d most_new not refused", held))
 	if said := member.said.String(); !strings.Contains(said, "its guard lets through") {
 		t.Errorf("the guard is not logged:\n%s", tail(said, 3000))
 	}
 
 	member.types("guard", "confirm", "per-ip", "--why", "a real attack")
 	r.eventually("all are refused", func() error { return refusedIs(refused(), clients) })
-	shows(fmt.Sprintf("per-ip 500/min %d confirmed", held))
+	shows(fmt.Sprintf("per-ip 500/min %d most_new confirmed", held))
 	member.kill()
 	member.start()
 	r.eventually("all are refused after a restart", func() error {
@@ -133,7 +143,7 @@ func TestAGuardAgainstMassBlocking(t *testing.T) {
 	})
 	member.types("guard", "end", "per-ip", "--why", "these were customers")
 	r.eventually("the others pass again", func() error { return refusedIs(refused(), let) })
-	shows(fmt.Sprintf("per-ip 500/min %d not refused", held))
+	shows(fmt.Sprintf("per-ip 500/min %d most_new not refused", held))
 }
 
 // types runs a command of the tool next to the configuration.

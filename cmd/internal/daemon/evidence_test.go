@@ -30,7 +30,7 @@ import (
 	"weir/test/wait"
 )
 
-const provenRules = "rules: [{name: per-ip, key: ip, limits: [3/min], evidence: 4}, {name: none, key: ip, limits: [3/min], evidence: 0}]\n"
+const provenRules = "rules: [{name: per-ip, key: ip, limits: [3/min], evidence: 4}, {name: none, key: ip, limits: [3/min], evidence: 0}, {name: many, key: ip, limits: [3/min], evidence: 20}]\n"
 
 // A provenBench is witnesses and stores over one log.
 type provenBench struct {
@@ -130,6 +130,9 @@ func proveTogether(b *provenBench) {
 	b.collector("b", "per-ip", key, 2000, 4000)
 	b.collector("c", "none", key, 1000)
 	first := b.store(1 << 20)
+	b.collector("d", "many", key, 7000, 7000, 7000)
+	b.collector("e", "many", key, 7000, 7000, 7000)
+	many := b.event(blocklist.EventBlocked, "many", key, 7000)
 	id := b.event(blocklist.EventBlocked, "per-ip", key, 5000)
 	none := b.event(blocklist.EventBlocked, "none", key, 5001)
 	const want = "/a/5000 /b/4000 /a/3000 /b/2000"
@@ -140,6 +143,10 @@ func proveTogether(b *provenBench) {
 
 	b.event(blocklist.EventExtended, "per-ip", key, 5000)
 	wait.Until(t, "the request that extended it", func() bool { return paths(first, id) == "/a/9000 "+strings.TrimSuffix(want, " /b/2000") })
+	wait.Until(t, "no more than the hits of the entry, though all six have its time", func() bool {
+		r, _ := first.Of(many)
+		return r != nil && len(r.Requests) == 4
+	})
 	second := b.store(1 << 20)
 	wait.Until(t, "the evidence after a restart", func() bool { return paths(second, id) == paths(first, id) })
 	if got := paths(first, none); got != "" {

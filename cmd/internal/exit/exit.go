@@ -91,19 +91,32 @@ func Report(err error, stderr io.Writer) int {
 	return Failed
 }
 
-// writeErrors writes each joined error on a line of its own, and faults of files as compilers write theirs.
+// writeErrors writes each joined error on a line of its own, and faults of files as compilers write theirs. What several
+// questions to one part have led to is written once.
 func writeErrors(err error, stderr io.Writer) {
-	if all := joined(err); all != nil {
-		for _, one := range all {
-			writeErrors(one, stderr)
+	var written []string
+	for _, one := range single(err) {
+		text := "weir: " + one.Error()
+		if faults := (yamlfile.Faults)(nil); errors.As(one, &faults) {
+			text = faults.Error()
 		}
-		return
+		if !slices.Contains(written, text) {
+			fmt.Fprintln(stderr, text)
+			written = append(written, text)
+		}
 	}
-	if faults := (yamlfile.Faults)(nil); errors.As(err, &faults) {
-		fmt.Fprintln(stderr, faults.Error())
-		return
+}
+
+// single returns an error, or all that are joined in it.
+func single(err error) (all []error) {
+	several := joined(err)
+	if several == nil {
+		return []error{err}
 	}
-	fmt.Fprintln(stderr, "weir:", err)
+	for _, one := range several {
+		all = append(all, single(one)...)
+	}
+	return all
 }
 
 func onlyUnmet(err error) bool {

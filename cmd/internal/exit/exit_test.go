@@ -25,6 +25,7 @@ func TestExitCodes(t *testing.T) {
 		{Unmetf("it does not hold"), 3, "weir: it does not hold\n"},
 		{errors.Join(errors.New("broken"), Unmetf("it does not hold")), 1, "weir: broken\nweir: it does not hold\n"},
 		{errors.Join(nil, Unmetf("one"), Unmetf("two")), 3, "weir: one\nweir: two\n"},
+		{errors.Join(errors.Join(errors.New("away"), errors.New("away")), errors.New("broken"), errors.New("away")), 1, "weir: away\nweir: broken\n"},
 		{errors.Join(errors.New("broken"), Wrongf("not so")), 2, "weir: broken\nweir: not so\n"},
 		{Wrong(yamlfile.Faults{fault, fault}), 2, strings.Repeat("rules.yaml:3:5: wrong; right\n", 2)},
 		{fmt.Errorf("one cause %w, one %w", errors.New("here"), errors.New("there")), 1, "weir: one cause here, one there\n"},

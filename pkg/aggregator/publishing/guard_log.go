@@ -6,56 +6,70 @@ import (
 	"time"
 
 	"weir/pkg/aggregator/windows"
+	"weir/pkg/rule"
 )
 
 const sayGuardedEvery = time.Minute
 
-// A guardLog says, once a minute for each rule, how many blocks its guard has kept from being enforced.
+// A guardLog says, once a minute for each bound of a rule's guard, how many blocks it has kept from being enforced.
 type guardLog struct {
-	mu    sync.Mutex
-	rules map[string]*guardedBlocks
+	mu     sync.Mutex
+	bounds map[guardBound]*guardedBlocks
 }
 
-// guardedBlocks are those of a rule that the log does not have yet.
+// A guardBound is one of a rule's guard.
+type guardBound struct {
+	rule   string
+	exceed windows.Beyond
+}
+
+// guardedBlocks are those beyond a bound that the log does not have yet.
 type guardedBlocks struct {
-	blocks, most int64
-	next         time.Time // they may be logged then
+	blocks int64
+	guard  rule.Guard
+	next   time.Time // they may be logged then
 }
 
 // guarded notes a block that the guard of its rule keeps from being enforced.
-func (l *List) guarded(rule *windows.Rule, now time.Time) {
-	l.config.Guarded(rule)
-	l.guards.note(rule.Name, rule.Spec.Guard.MostNew)
+func (l *List) guarded(rule *windows.Rule, by windows.Beyond, now time.Time) {
+	l.config.Guarded(rule, by)
+	l.guards.note(guardBound{rule.Name, by}, rule.Spec.Guard)
 	l.guards.say(l.config.Logger, now)
 }
 
-func (l *guardLog) note(rule string, most int64) {
+func (l *guardLog) note(bound guardBound, guard rule.Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.rules == nil {
-		l.rules = map[string]*guardedBlocks{}
+	if l.bounds == nil {
+		l.bounds = map[guardBound]*guardedBlocks{}
 	}
-	if l.rules[rule] == nil {
-		l.rules[rule] = &guardedBlocks{}
+	if l.bounds[bound] == nil {
+		l.bounds[bound] = &guardedBlocks{}
 	}
-	l.rules[rule].blocks++
-	l.rules[rule].most = most
+	l.bounds[bound].blocks++
+	l.bounds[bound].guard = guard
 }
 
 // say logs what is due.
 func (l *guardLog) say(logger *slog.Logger, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for rule, g := range l.rules {
+	for bound, g := range l.bounds {
 		if now.Before(g.next) {
 			continue
 		}
 		if g.blocks == 0 {
-			delete(l.rules, rule)
+			delete(l.bounds, bound)
 			continue
 		}
-		logger.Warn("the rule has more new blocks in a minute than its guard lets through: these are shown and not enforced",
-			"rule", rule, "blocks", g.blocks, "most_new_per_minute", g.most, "confirm", "weir guard confirm "+rule+" --why …")
+		confirm := "weir guard confirm " + bound.rule + " --why …"
+		if bound.exceed == windows.MostShare {
+			logger.Warn("the rule has newly blocked a larger share of a minute's keys than its guard lets through: these blocks are shown and not enforced",
+				"rule", bound.rule, "blocks", g.blocks, "most_share", g.guard.ShareText(), "confirm", confirm)
+		} else {
+			logger.Warn("the rule has more new blocks in a minute than its guard lets through: these are shown and not enforced",
+				"rule", bound.rule, "blocks", g.blocks, "most_new_per_minute", g.guard.MostNew, "confirm", confirm)
+		}
 		g.blocks, g.next = 0, now.Add(sayGuardedEvery)
 	}
 }

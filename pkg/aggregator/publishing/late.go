@@ -135,5 +135,5 @@ func overwritten(w *windows.Window, e *blocklist.Entry, now int64) bool {
 
 	mine := entryOf(w.Rule, w.Key(), v)
 	return mine.ID != e.ID || mine.From != e.From || mine.Until != e.Until || mine.Ended != e.Ended || mine.Limit != e.Limit ||
-		mine.Count != e.Count || mine.Guarded != e.Guarded
+		mine.Count != e.Count || mine.Guarded != e.Guarded || mine.ByShare != e.ByShare
 }

@@ -63,7 +63,7 @@ type Config struct {
 
 	// For metrics:
 	Blocked     func(rule *windows.Rule, v *windows.Verdict, after time.Duration) // a block is published
-	Guarded     func(rule *windows.Rule)                                          // one that the rule's guard keeps from being enforced
+	Guarded     func(rule *windows.Rule, by windows.Beyond)                       // one that the rule's guard keeps from being enforced
 	Over        func()                                                            // one was over before it could be
 	Corrected   func()                                                            // an entry is published again, for late hits have moved it
 	Unpublished func()                                                            // an entry or event is refused permanently

@@ -40,7 +40,7 @@ func entryOf(rule *windows.Rule, key string, v *windows.Verdict) *blocklist.Entr
 		e.Fields, e.Mode = rule.Spec.Key.Fields(key), blocklist.Mode(rule.Spec.Mode)
 	}
 	if v.HeldBack(rule) {
-		e.Mode, e.Guarded = blocklist.Shadow, true
+		e.Mode, e.Guarded, e.ByShare = blocklist.Shadow, true, v.Guarded == windows.MostShare
 	}
 	return e
 }

@@ -50,7 +50,7 @@ func (l *verdictLog) verdict(logger *slog.Logger, now time.Time, event string, w
 	}
 
 	if v.HeldBack(w.Rule) {
-		logger = logger.With("guarded", true)
+		logger = logger.With("guarded", true, "guarded_by", blocklist.GuardedBy(v.Guarded == windows.MostShare))
 	}
 	logger.Info(event, "rule", w.Rule.Name, "key", w.Key(), "limit", v.Limit, "count", v.Count, "level", v.Level,
 		"from", time.UnixMilli(v.From).UTC(), "until", until(v.Until), "mode", w.Rule.ModeOf(v))

@@ -99,24 +99,27 @@ func (p *Publisher) block(to []Publication, w *windows.Window, o window.Outcome,
 	v.Listed, w.Index = true, windows.IndexSet
 	p.list.config.Blocked(w.Rule, v, max(0, now.Sub(time.UnixMilli(v.From))))
 	if v.HeldBack(w.Rule) {
-		p.list.guarded(w.Rule, now)
+		p.list.guarded(w.Rule, v.Guarded, now)
 	}
 	p.list.log.verdict(p.of.Logger, now, event, w, v)
 	return append(to, published(w, event))
 }
 
-// guards reports whether the guard of a window's rule keeps a verdict from being enforced. A block that begins is counted.
-// Another one stays as it was.
-func (p *Publisher) guards(w *windows.Window, v *windows.Verdict, o window.Outcome, cause Cause) bool {
+// guards returns which bound of the guard of a window's rule keeps a verdict from being enforced. A block that begins is
+// counted. Another one stays as it was.
+func (p *Publisher) guards(w *windows.Window, v *windows.Verdict, o window.Outcome, cause Cause) windows.Beyond {
+	before := w.Verdict
 	if o.Event != window.Broke {
-		rule, key := w.Rule.Name, w.Key()
-		return w.Verdict != nil && w.Verdict.Guarded && w.Verdict.ID(rule, key) == v.ID(rule, key)
+		if rule, key := w.Rule.Name, w.Key(); before != nil && before.ID(rule, key) == v.ID(rule, key) {
+			return before.Guarded
+		}
+		return 0
 	}
-	most := w.Rule.GuardShare(p.list.config.Partitions)
-	if most == 0 {
-		return false
+	if w.Rule.Spec == nil || w.Rule.Spec.Guard.Off() {
+		return 0
 	}
-	return p.find.set.Guard.Begins(w.Rule.Name, most, o.From, windows.Place{Generation: w.Generation, Offset: w.Offset, Item: cause.Item})
+	return p.find.set.Guard.Begins(w.Rule.Name, w.Rule.Spec.Guard, p.list.config.Partitions, windows.Beginning{
+		From: o.From, At: windows.Place{Generation: w.Generation, Offset: w.Offset, Item: cause.Item}, Again: before.BeganWith(o.From)})
 }
 
 // Unblock forgets a key's window and level, as of an instant, and appends what takes it off the list.

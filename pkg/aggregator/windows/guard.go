@@ -12,13 +12,16 @@ import (
 	"weir/internal/store"
 	"weir/internal/varint"
 	"weir/pkg/hit"
+	"weir/pkg/rule"
 )
 
 const (
-	guardNoteVersion = 1
+	guardNoteVersion  = 1
+	sharedNoteVersion = 2 // with keys
 
 	guardMinutes = 64  // of a rule that are remembered, those that were counted last
 	guardTrips   = 256 // of a rule that are remembered, the newest
+	keyMinutes   = 4   // of a rule whose keys are counted, the newest
 	guardRules   = 1 << 16
 	guardName    = 1 << 10
 
@@ -31,11 +34,16 @@ const GuardKey = "guard"
 // A Guard counts the new blocks of guarded rules in each minute of the requests' time, and says which of them are beyond
 // the rule's guard: those behind as many as may begin in a minute, and all of a minute that follows one with more.
 //
+// For a rule that bounds the share of keys it also counts the keys that sent something in a minute, in a sketch. The share
+// is of the keys of the minute so far, or of those of the minute before, if these are more: a minute that has just begun
+// has few. The number of keys is estimated, with some room: so an error leads to fewer guarded blocks. Blocks that begin
+// in a minute that is older than the newest four have no share.
+//
 // It is written with every write of windows, so both are of one moment: all hits before a place in the log are counted.
 // Hits before that place may be read again, and some windows have them already. So the Guard does not count these again.
 // It says what it said before, because it remembers from which place on a minute was beyond the guard. Behind that place
 // no window has any hits, and all is counted again, in the order of the log. So after a crash each block is guarded, or
-// not, as if nothing had been read twice.
+// not, as if nothing had been read twice. A key that a sketch has already changes nothing in it.
 //
 // Hits that waited for the store are counted behind their place. A guarded block that these lead to moves the beginning
 // of its minute's excess back to their place. So after a crash at that moment, more blocks may be guarded than before,
@@ -69,19 +77,46 @@ func (p Place) before(other Place) bool {
 type guardedRule struct {
 	minutes []guardedMinute // the one that was counted last stands last
 	excess  []excess        // in the order in which they began
+	keys    []keyMinute     // by number, at most keyMinutes; none of a rule that bounds no share
 }
 
 // A guardedMinute counts the blocks that began in a minute.
 type guardedMinute struct {
-	number int64 // since 1970
-	blocks int64
-	beyond bool // more than the guard lets through; it stays so when the guard changes
+	number  int64 // since 1970
+	blocks  int64
+	blocked int64  // keys, of a rule that bounds their share
+	beyond  Beyond // the bounds that were exceeded, added up; it stays so when the guard changes
 }
 
-// An excess says from which place on a minute was beyond the guard.
+// A keyMinute counts the keys that sent something in a minute.
+type keyMinute struct {
+	number int64
+	sketch *sketch
+}
+
+// An excess says from which place on a minute was beyond a bound of the guard.
 type excess struct {
 	number int64
 	from   Place
+	bound  Beyond
+}
+
+// Beyond is the bound of a guard that a block exceeds; 0 is none.
+type Beyond uint8
+
+// The bounds of a guard. A block that exceeds both is beyond the first.
+const (
+	MostNew Beyond = 1 << iota
+	MostShare
+)
+
+var bounds = [...]Beyond{MostNew, MostShare}
+
+// A Beginning is that of a block.
+type Beginning struct {
+	From  int64 // in Unix milliseconds
+	At    Place // of the hit
+	Again bool  // another block of the key began in the same minute
 }
 
 // Counted notes that all hits of a batch are counted, and of those before it, unless they wait.
@@ -91,48 +126,126 @@ func (g *Guard) Counted(generation, offset int64) {
 	}
 }
 
-// Begins counts a block that begins at an instant in Unix milliseconds, by the hit at a place. It reports whether the
-// block is beyond most, the number of blocks that may begin in a minute.
-func (g *Guard) Begins(rule string, most, from int64, at Place) bool {
-	number := from / minute
-	r := g.rules[rule]
-	if at.before(g.recorded) {
-		return r != nil && (r.exceeded(number, at) || r.exceeded(number-1, at))
+// Sees notes that a key has sent something at an instant in Unix milliseconds, by a rule that bounds the share of keys.
+func (g *Guard) Sees(rule, key string, at int64) {
+	if s := g.rule(rule).sketch(at / minute); s != nil {
+		s.add(key)
 	}
+}
 
+// rule finds a rule or adds it.
+func (g *Guard) rule(name string) *guardedRule {
+	r := g.rules[name]
 	if r == nil {
 		if g.rules == nil {
 			g.rules = map[string]*guardedRule{}
 		}
 		r = &guardedRule{}
-		g.rules[rule] = r
+		g.rules[name] = r
 	}
-	return r.begins(number, most, at)
+	return r
 }
 
-func (r *guardedRule) begins(number, most int64, at Place) bool {
-	waited := at.Item == Waited
+// sketch finds the sketch of a minute, or begins it; nil for a minute that is older than all that are kept.
+func (r *guardedRule) sketch(number int64) *sketch {
+	i := len(r.keys)
+	for i > 0 && r.keys[i-1].number > number {
+		i--
+	}
+	if i > 0 && r.keys[i-1].number == number {
+		return r.keys[i-1].sketch
+	}
+
+	if len(r.keys) < keyMinutes {
+		one := &sketch{}
+		r.keys = slices.Insert(r.keys, i, keyMinute{number, one})
+		return one
+	}
+	if i == 0 {
+		return nil
+	}
+	one := r.keys[0].sketch
+	*one = sketch{}
+	copy(r.keys, r.keys[1:i])
+	r.keys[i-1] = keyMinute{number, one}
+	return one
+}
+
+// keysOf is how many keys sent something in a minute or in the one before, whichever are more, with the room of an
+// estimate. It reports false for a minute whose keys are not kept.
+func (r *guardedRule) keysOf(number int64) (most float64, kept bool) {
+	for _, m := range r.keys {
+		switch m.number {
+		case number:
+			kept = true
+			fallthrough
+		case number - 1:
+			most = max(most, m.sketch.keys()*sketchRoom)
+		}
+	}
+	return most, kept
+}
+
+// Begins counts a block of a rule with a guard, in one of several partitions. It reports which bound of the guard the block
+// is beyond.
+func (g *Guard) Begins(name string, guard rule.Guard, partitions int, b Beginning) Beyond {
+	number := b.From / minute
+	if b.At.before(g.recorded) {
+		r := g.rules[name]
+		for _, bound := range bounds {
+			if r != nil && (r.exceeded(number, bound, b.At) || r.exceeded(number-1, bound, b.At)) {
+				return bound
+			}
+		}
+		return 0
+	}
+	return g.rule(name).begins(number, guard, partitions, b)
+}
+
+func (r *guardedRule) begins(number int64, guard rule.Guard, partitions int, b Beginning) Beyond {
+	waited := b.At.Item == Waited
 	if waited {
-		at.Item = 0
+		b.At.Item = 0
 	}
 
 	m := r.minute(number)
-	if m.blocks++; m.blocks > most && !m.beyond {
-		m.beyond = true
-		r.excess = append(r.excess, excess{number, at})
-		r.excess = slices.Delete(r.excess, 0, max(0, len(r.excess)-guardTrips))
+	m.blocks++
+	if guard.MostNew > 0 && m.blocks > guard.Share(partitions) {
+		r.exceed(m, MostNew, b.At)
+	}
+	if guard.MostShare == 0 {
+		r.keys = nil
+	} else if !b.Again {
+		m.blocked++
+		if keys, kept := r.keysOf(number); kept && m.blocked > guard.ShareOf(keys, partitions) {
+			r.exceed(m, MostShare, b.At)
+		}
 	}
 
-	switch {
-	case !m.beyond && r.isBeyond(number-1):
-		number--
-	case !m.beyond:
-		return false
+	for _, bound := range bounds {
+		switch {
+		case m.beyond&bound != 0:
+		case r.isBeyond(number-1, bound):
+			number--
+		default:
+			continue
+		}
+		if waited {
+			r.moveBack(number, bound, b.At)
+		}
+		return bound
 	}
-	if waited {
-		r.moveBack(number, at)
+	return 0
+}
+
+// exceed notes that a minute is beyond a bound, unless that is known.
+func (r *guardedRule) exceed(m *guardedMinute, bound Beyond, at Place) {
+	if m.beyond&bound != 0 {
+		return
 	}
-	return true
+	m.beyond |= bound
+	r.excess = append(r.excess, excess{m.number, at, bound})
+	r.excess = slices.Delete(r.excess, 0, max(0, len(r.excess)-guardTrips))
 }
 
 // minute finds a minute or adds it, in the place of the one that was not counted for longest.
@@ -151,18 +264,18 @@ func (r *guardedRule) minute(number int64) *guardedMinute {
 	return &r.minutes[len(r.minutes)-1]
 }
 
-func (r *guardedRule) isBeyond(number int64) bool {
-	return slices.ContainsFunc(r.minutes, func(m guardedMinute) bool { return m.number == number && m.beyond })
+func (r *guardedRule) isBeyond(number int64, bound Beyond) bool {
+	return slices.ContainsFunc(r.minutes, func(m guardedMinute) bool { return m.number == number && m.beyond&bound != 0 })
 }
 
-// exceeded reports whether a minute was beyond the guard at a place.
-func (r *guardedRule) exceeded(number int64, at Place) bool {
-	return slices.ContainsFunc(r.excess, func(e excess) bool { return e.number == number && !at.before(e.from) })
+// exceeded reports whether a minute was beyond a bound at a place.
+func (r *guardedRule) exceeded(number int64, bound Beyond, at Place) bool {
+	return slices.ContainsFunc(r.excess, func(e excess) bool { return e.number == number && e.bound == bound && !at.before(e.from) })
 }
 
-func (r *guardedRule) moveBack(number int64, to Place) {
+func (r *guardedRule) moveBack(number int64, bound Beyond, to Place) {
 	for i := range r.excess {
-		if e := &r.excess[i]; e.number == number && to.before(e.from) {
+		if e := &r.excess[i]; e.number == number && e.bound == bound && to.before(e.from) {
 			e.from = to
 		}
 	}
@@ -170,12 +283,14 @@ func (r *guardedRule) moveBack(number int64, to Place) {
 
 // The bytes of a Guard in the store; numbers are varints of encoding/binary without a sign:
 //
-//	version     1 byte  1
+//	version     1 byte  1; 2 if the share of a rule's keys is bounded
 //	generation, offset  the place up to which all hits are counted
 //	rules       how many; for each of them, by name
 //	   name     its length, its bytes
 //	   minutes  how many; for each of them its number, blocks x 2 (+ 1 if it is beyond the guard)
-//	   excess   how many; for each of them the minute's number, generation, offset, item
+//	            in version 2: its number, blocks, blocked keys, the bounds that it is beyond
+//	   excess   how many; for each of them the minute's number, generation, offset, item; in version 2: the bound
+//	   [keys]   in version 2: how many minutes; for each of them its number and the sketch
 //	checksum    8 bytes xxhash64 of all before it, little endian
 
 // appendChange appends what the store has to learn, unless no rule was ever guarded. Hits from an offset on may wait, -1
@@ -193,34 +308,63 @@ func (g *Guard) bytes(waiting int64) []byte {
 		reached.Offset = min(reached.Offset, waiting)
 	}
 
-	b := []byte{guardNoteVersion}
+	version := g.version()
+	b := []byte{version}
 	number := func(n int64) { b = binary.AppendUvarint(b, uint64(n)) }
 	number(reached.Generation)
 	number(reached.Offset)
 	number(int64(len(g.rules)))
 	for _, name := range slices.Sorted(maps.Keys(g.rules)) {
-		r := g.rules[name]
 		number(int64(len(name)))
 		b = append(b, name...)
-		number(int64(len(r.minutes)))
-		for _, m := range r.minutes {
-			number(m.number)
-			beyond := int64(0)
-			if m.beyond {
-				beyond = 1
-			}
-			number(m.blocks<<1 | beyond)
-		}
-
-		number(int64(len(r.excess)))
-		for _, e := range r.excess {
-			number(e.number)
-			number(e.from.Generation)
-			number(e.from.Offset)
-			number(e.from.Item)
-		}
+		b = g.rules[name].append(b, version)
 	}
 	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b))
+}
+
+// version is the first that has all that is known: an earlier program goes on with the bytes of version 1.
+func (g *Guard) version() byte {
+	for _, r := range g.rules {
+		shared := func(m guardedMinute) bool { return m.blocked > 0 || m.beyond&MostShare != 0 }
+		if len(r.keys) > 0 || slices.ContainsFunc(r.minutes, shared) || slices.ContainsFunc(r.excess, func(e excess) bool { return e.bound == MostShare }) {
+			return sharedNoteVersion
+		}
+	}
+	return guardNoteVersion
+}
+
+func (r *guardedRule) append(b []byte, version byte) []byte {
+	numbers := func(all ...int64) {
+		for _, n := range all {
+			b = binary.AppendUvarint(b, uint64(n))
+		}
+	}
+	numbers(int64(len(r.minutes)))
+	for _, m := range r.minutes {
+		if version == guardNoteVersion {
+			numbers(m.number, m.blocks<<1|int64(m.beyond))
+		} else {
+			numbers(m.number, m.blocks, m.blocked, int64(m.beyond))
+		}
+	}
+
+	numbers(int64(len(r.excess)))
+	for _, e := range r.excess {
+		numbers(e.number, e.from.Generation, e.from.Offset, e.from.Item)
+		if version != guardNoteVersion {
+			numbers(int64(e.bound))
+		}
+	}
+	if version == guardNoteVersion {
+		return b
+	}
+
+	numbers(int64(len(r.keys)))
+	for _, m := range r.keys {
+		numbers(m.number)
+		b = m.sketch.append(b)
+	}
+	return b
 }
 
 // ReadGuard reads what the store has, which may be nothing. The errors are ErrNewer and ErrDamaged.
@@ -229,35 +373,62 @@ func ReadGuard(value []byte) (*Guard, error) {
 	if value == nil {
 		return g, nil
 	}
-	if LaterVersion(value, guardNoteVersion) {
-		return g, fmt.Errorf("the guard's counts: %w: version %d, this program reads up to %d", ErrNewer, value[0], guardNoteVersion)
+	if LaterVersion(value, sharedNoteVersion) {
+		return g, fmt.Errorf("the guard's counts: %w: version %d, this program reads up to %d", ErrNewer, value[0], sharedNoteVersion)
 	}
 	if !hit.Sealed(value) {
 		return g, fmt.Errorf("the guard's counts of %d bytes: %w", len(value), ErrDamaged)
 	}
 
 	c := varint.Reader{Left: value[:len(value)-sealBytes]}
-	c.Want(guardNoteVersion)
+	version := c.Byte()
+	if version != guardNoteVersion && version != sharedNoteVersion {
+		c.Fail()
+	}
 	read := &Guard{rules: map[string]*guardedRule{}}
 	read.reached = Place{Generation: c.Number(), Offset: c.Number()}
 	read.recorded = read.reached
 	for range c.AtMost(guardRules) {
 		name := string(c.Take(c.AtMost(guardName)))
-		r := &guardedRule{}
-		for range c.AtMost(guardMinutes) {
-			m := guardedMinute{number: c.Number()}
-			n := c.Number()
-			m.blocks, m.beyond = n>>1, n&1 != 0
-			r.minutes = append(r.minutes, m)
-		}
-		for range c.AtMost(guardTrips) {
-			r.excess = append(r.excess, excess{c.Number(), Place{c.Number(), c.Number(), c.Number()}})
-		}
-		read.rules[name] = r
+		read.rules[name] = readGuardedRule(&c, version)
 	}
 
 	if c.End(); c.Failed {
 		return g, fmt.Errorf("the guard's counts of %d bytes: %w", len(value), ErrDamaged)
 	}
 	return read, nil
+}
+
+func readGuardedRule(c *varint.Reader, version byte) *guardedRule {
+	r := &guardedRule{}
+	for range c.AtMost(guardMinutes) {
+		m := guardedMinute{number: c.Number(), blocks: c.Number()}
+		if version == guardNoteVersion {
+			m.blocks, m.beyond = m.blocks>>1, Beyond(m.blocks&1)
+		} else {
+			m.blocked, m.beyond = c.Number(), Beyond(c.AtMost(int64(MostNew|MostShare)))
+		}
+		r.minutes = append(r.minutes, m)
+	}
+
+	for range c.AtMost(guardTrips) {
+		e := excess{c.Number(), Place{c.Number(), c.Number(), c.Number()}, MostNew}
+		if version != guardNoteVersion {
+			e.bound = Beyond(c.AtMost(int64(MostShare)))
+		}
+		r.excess = append(r.excess, e)
+	}
+	if version == guardNoteVersion {
+		return r
+	}
+
+	for range c.AtMost(keyMinutes) {
+		m := keyMinute{c.Number(), &sketch{}}
+		if len(r.keys) > 0 && m.number <= r.keys[len(r.keys)-1].number {
+			c.Fail()
+		}
+		m.sketch.read(c)
+		r.keys = append(r.keys, m)
+	}
+	return r
 }

@@ -13,12 +13,14 @@ import (
 	"weir/pkg/hit"
 )
 
-// The first byte of every record that is written here: the second where the verdict was moved, the third where it is guarded. Records of a later version end with the xxhash64
-// of all before, little endian: only with it is their version believed.
+// The first byte of every record that is written here: the second where the verdict was moved, the third where it is
+// guarded, the fourth where it is beyond the share of keys. The last two, and records of a later version, end with the
+// xxhash64 of all before, little endian: only with it is their version believed.
 const (
 	recordVersion = 1
 	movedVersion  = 2
 	guardVersion  = 3
+	shareVersion  = 4
 )
 
 var (
@@ -30,16 +32,18 @@ var (
 
 // A Record is what the store keeps of one (rule, key), in the space Windows under "rule/key". Its bytes:
 //
-//	version     1 byte  1; 2 with a verdict that was moved; 3 with one that is guarded
+//	version     1 byte  1; 2 with a verdict that was moved; 3 with one that is guarded; 4 with one
+//	                    that is beyond the share of keys
 //	flags       1 byte  1 there is a verdict, and of it: 2 until is never, 4 it was ended, 8 a person lifted it,
-//	                    16 it was published, 32 it was moved, 64 it is guarded
+//	                    16 it was published, 32 it was moved, 64 it is guarded, 128 by the share
+//	                    of keys
 //	generation  u       of the log of hits, and
 //	offset      u       in it, up to and with which hits are in the state
 //	[verdict]   from z; until u, the difference to from, unless never; decided z, the difference to from;
 //	            [ended z, the difference to from]; generation u; offset u; count u; level u; limit: its length u, its bytes;
 //	            [when it was moved: first z, the difference to from; first's level u]
 //	state       the rest: the window's, as pkg/window writes it for the rule
-//	[checksum]  8 bytes, in version 3: see above
+//	[checksum]  8 bytes, from version 3 on: see above
 //
 // Numbers are varints as encoding/binary writes them: u is unsigned, z is signed (zigzag).
 type Record struct {
@@ -63,8 +67,8 @@ type Verdict struct {
 	First      int64
 	FirstLevel int
 
-	Guarded bool // it began while the rule had as many new blocks as its guard lets through
-	Sent    bool // by the present owner, since it took the partition; not stored
+	Guarded Beyond // the bound of the rule's guard that it was beyond when it began
+	Sent    bool   // by the present owner, since it took the partition; not stored
 }
 
 // LaterVersion says whether bytes of the store are a later version's. Any byte may stand first in what is damaged, or was
@@ -72,6 +76,9 @@ type Verdict struct {
 func LaterVersion(value []byte, known byte) bool {
 	return len(value) > 0 && value[0] > known && hit.Sealed(value)
 }
+
+// BeganWith says whether the verdict began in the minute of a time.
+func (v *Verdict) BeganWith(at int64) bool { return v != nil && v.From/minute == at/minute }
 
 // Live says whether the verdict stands on the list at a time.
 func (v *Verdict) Live(now int64) bool { return v.Ended == 0 && v.Until > now }
@@ -84,8 +91,7 @@ const (
 	isListed
 	isMoved
 	isGuarded
-
-	recordFlags = hasVerdict | isNever | isEnded | isLifted | isListed | isMoved | isGuarded
+	isShared // and isGuarded
 )
 
 // Append appends the record's bytes.
@@ -99,7 +105,9 @@ func (r *Record) Append(b []byte) []byte {
 func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 	version := byte(recordVersion)
 	switch {
-	case v != nil && v.Guarded:
+	case v != nil && v.Guarded == MostShare:
+		version = shareVersion
+	case v != nil && v.Guarded != 0:
 		version = guardVersion
 	case v.Moved():
 		version = movedVersion
@@ -136,7 +144,7 @@ func appendRecord(b []byte, generation, offset int64, v *Verdict) []byte {
 
 // sealRecord ends the record that begins somewhere in b with its checksum, where its version has one.
 func sealRecord(b []byte, begin int) []byte {
-	if b[begin] != guardVersion {
+	if b[begin] < guardVersion {
 		return b
 	}
 	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b[begin:]))
@@ -180,8 +188,11 @@ func (v *Verdict) flags() byte {
 	if v.Moved() {
 		f |= isMoved
 	}
-	if v.Guarded {
+	if v.Guarded != 0 {
 		f |= isGuarded
+	}
+	if v.Guarded == MostShare {
+		f |= isShared
 	}
 
 	return f
@@ -189,13 +200,13 @@ func (v *Verdict) flags() byte {
 
 // ReadRecord reads what Append wrote. State lies within value. The errors are ErrNewer and ErrDamaged.
 func ReadRecord(value []byte) (Record, error) {
-	if LaterVersion(value, guardVersion) {
-		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], guardVersion)
+	if LaterVersion(value, shareVersion) {
+		return Record{}, fmt.Errorf("a window's record: %w: version %d, this program reads up to %d", ErrNewer, value[0], shareVersion)
 	}
 	if len(value) < 2 || !goodVersion(value) {
 		return Record{}, fmt.Errorf("a window's record of %d bytes: %w", len(value), ErrDamaged)
 	}
-	if value[0] == guardVersion {
+	if value[0] >= guardVersion {
 		value = value[:len(value)-sealBytes]
 	}
 
@@ -217,17 +228,23 @@ const sealBytes = 8
 // goodVersion says whether the flags of a record's first bytes are those of its version, and its checksum is right.
 func goodVersion(value []byte) bool {
 	version, flags := value[0], value[1]
-	if flags&^recordFlags != 0 || (version == guardVersion) != (flags&isGuarded != 0) {
+	if (version >= guardVersion) != (flags&isGuarded != 0) || (version == shareVersion) != (flags&isShared != 0) {
 		return false
 	}
-	if version == guardVersion {
+	if version >= guardVersion {
 		return flags&hasVerdict != 0 && len(value) >= 2+sealBytes && hit.Sealed(value)
 	}
 	return version >= recordVersion && version <= movedVersion && (version == movedVersion) == (flags&isMoved != 0)
 }
 
 func readVerdict(c *varint.Reader, flags byte) *Verdict {
-	v := &Verdict{From: c.Signed(), Until: math.MaxInt64, Lifted: flags&isLifted != 0, Listed: flags&isListed != 0, Guarded: flags&isGuarded != 0}
+	v := &Verdict{From: c.Signed(), Until: math.MaxInt64, Lifted: flags&isLifted != 0, Listed: flags&isListed != 0}
+	switch {
+	case flags&isShared != 0:
+		v.Guarded = MostShare
+	case flags&isGuarded != 0:
+		v.Guarded = MostNew
+	}
 	if flags&isNever == 0 {
 		v.Until = v.From + c.Number()
 	}

@@ -18,6 +18,8 @@ type Rule struct {
 	Spec   *rule.Rule // nil for one that is gone
 	Policy *window.Policy
 	Tally  [Outcomes]int64 // hits that the metrics do not have yet
+
+	CountsKeys bool // its guard bounds the share of keys, so the Guard sees each hit
 }
 
 // LimitText is a limit as the rules write it.
@@ -28,17 +30,9 @@ func (r *Rule) LimitText(i int) string {
 	return ""
 }
 
-// GuardShare is how many blocks of the rule may begin in a minute in one of several partitions; 0 without a guard.
-func (r *Rule) GuardShare(partitions int) int64 {
-	if r.Spec == nil {
-		return 0
-	}
-	return r.Spec.Guard.Share(partitions)
-}
-
 // HeldBack says whether the rule's guard keeps the verdict from being enforced. In shadow mode there is nothing to keep.
 func (v *Verdict) HeldBack(r *Rule) bool {
-	return v.Guarded && r.Spec != nil && r.Spec.Mode == rule.Enforce
+	return v.Guarded != 0 && r.Spec != nil && r.Spec.Mode == rule.Enforce
 }
 
 // ModeOf is the mode that a verdict of the rule is published in, empty where the rule is gone.

@@ -73,10 +73,8 @@ func (f *source) Status() pipeline.SourceStatus {
 	f.ends.add(&status)
 	status.Read = f.read.status()
 	status.Missing = f.missing.of(f.config.Patterns, &status)
-	if fault := f.barred.lasting(); fault != nil && status.Error != "" {
-		status.Error += "; " + fault.Error()
-	} else if fault != nil {
-		status.Error = fault.Error()
+	if fault := f.barred.lasting(); fault != nil {
+		status.AddError(fault.Error())
 	}
 
 	lag := int64(0)

@@ -216,6 +216,11 @@ func TestAFileThatMayNotBeReadIsTriedAgain(t *testing.T) {
 	if status := b.source.Status(); status.CaughtUp || !strings.Contains(status.Error, b.Path("access.log")) || !f.undecided {
 		t.Errorf("the status is %+v", status)
 	}
+	b.source.barred.set("damaged", map[string]error{b.Path("access.log.1.gz"): errBroken}) // shown next to it
+	if status := b.source.Status(); len(status.Errors) != 2 || status.Error != status.Errors[0] || !strings.Contains(status.Errors[1], errBroken.Error()) {
+		t.Errorf("the status is %+v", status)
+	}
+	b.source.barred.set("damaged", nil)
 	b.Remove("access.log")
 	b.Log("access.log", 10)
 	f.settle(t)

@@ -244,7 +244,7 @@ func (p *Page) End(after Place) Place {
 // feed gives the entries of a page to the stream.
 func (r *reader) feed(ctx context.Context, page *Page) error {
 	if !r.fed {
-		r.source.in.Mended("read")
+		r.source.in.MendedOf(r.of.name, "read")
 		r.fed = true
 	}
 	r.stream.SetBehind(page.Waiting > 0 || len(page.Entries) > 0)

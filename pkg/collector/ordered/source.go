@@ -165,7 +165,7 @@ func (s *source) follow(ctx context.Context, f *followed) {
 		}
 
 		f.unknown()
-		s.in.Trouble("read", fmt.Errorf("reading %s: %w", f.name, err))
+		s.in.TroubleOf(f.name, "read", fmt.Errorf("reading %s: %w", f.name, err))
 		if errors.Is(err, ErrMissing) {
 			f.missing = true
 			f.memberNow().Idle(true)

@@ -31,14 +31,8 @@ type Intake struct {
 	stopped  stoppedParts
 	early    struct{ count, last atomic.Int64 } // requests ahead of the clock, and when the last one came, Unix ms
 
-	choice    atomic.Pointer[request.Choice]
-	lastError atomic.Pointer[lastError]
-}
-
-// A lastError is the last problem of a source.
-type lastError struct {
-	what string
-	at   time.Time
+	choice   atomic.Pointer[request.Choice]
+	troubles troubles
 }
 
 // An IntakeConfig describes how the records of a source are read.
@@ -120,26 +114,36 @@ func (in *Intake) late() time.Duration {
 	return cmp.Or(in.config.Late, in.pipeline.config.Late)
 }
 
-// Trouble keeps an error for the status, and logs it at most once a minute.
-func (in *Intake) Trouble(operation string, err error) {
-	in.Fault(err)
+// Trouble keeps an error for the status, and logs it at most once a minute. A later one of the operation replaces it.
+func (in *Intake) Trouble(operation string, err error) { in.TroubleOf("", operation, err) }
+
+// TroubleOf is Trouble with one log of the source.
+func (in *Intake) TroubleOf(log, operation string, err error) {
+	in.troubles.note(trouble{log, operation, err.Error(), in.Now()})
 	in.faults.Note(operation, err)
 }
 
-// Fault keeps an error that was logged already for the status; nil clears it.
-func (in *Intake) Fault(err error) {
-	if err == nil {
-		in.lastError.Store(nil)
-		return
-	}
-	in.lastError.Store(&lastError{err.Error(), in.Now()})
-}
-
-// Mended clears the error of the status.
+// Mended clears the error of an operation from the status.
 func (in *Intake) Mended(operation string) {
-	if in.lastError.Swap(nil) != nil {
+	if in.troubles.over(func(t trouble) bool { return t.log == "" && t.operation == operation }) {
 		in.faults.Over(operation)
 	}
+}
+
+// MendedOf clears all errors of a log from the status: the operation shows that it can be read.
+func (in *Intake) MendedOf(log, operation string) {
+	if in.troubles.over(func(t trouble) bool { return t.log == log }) {
+		in.faults.Over(operation)
+	}
+}
+
+// Fault keeps an error of a log for the status that was logged already; nil clears all errors of that log.
+func (in *Intake) Fault(log string, err error) {
+	if err == nil {
+		in.troubles.over(func(t trouble) bool { return t.log == log })
+		return
+	}
+	in.troubles.note(trouble{log, "read", err.Error(), in.Now()})
 }
 
 // Registry is where metrics of the source are registered; nil is nowhere.
@@ -182,11 +186,12 @@ func (in *Intake) Status(kind string) SourceStatus {
 	if n := in.early.count.Load(); n > 0 {
 		status.Ahead = &Ahead{n, time.UnixMilli(in.early.last.Load()).UTC()}
 	}
-	if fault := in.lastError.Load(); fault != nil {
-		status.Error = fmt.Sprintf("%s (%s)", fault.what, fault.at.UTC().Format(time.RFC3339))
-	}
 	if what := in.stopped.first(); what != "" {
-		status.Error, status.CaughtUp = what, false
+		status.AddError(what)
+		status.CaughtUp = false
+	}
+	for _, what := range in.troubles.texts() {
+		status.AddError(what)
 	}
 
 	for i := range status.Logs {

@@ -68,12 +68,12 @@ func (s *Stream) Learn(sample []string, like *request.Choice) *request.Choice {
 		return like
 	}
 	if err != nil {
-		s.in.Trouble("format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
+		s.in.TroubleOf(s.log, "format", fmt.Errorf("finding out the format of %s: %w", s.log, err))
 		return like
 	}
 
 	s.learned = true
-	s.in.Mended("format")
+	s.in.MendedOf(s.log, "format")
 	s.in.choice.Store(&choice)
 	if !s.found[s.form] {
 		s.found[s.form] = true

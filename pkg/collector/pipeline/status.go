@@ -1,6 +1,9 @@
 package pipeline
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A SourceStatus is the state of a source.
 type SourceStatus struct {
@@ -16,9 +19,18 @@ type SourceStatus struct {
 	Requests  int64            `json:"requests"`
 	Uncounted map[string]int64 `json:"uncounted,omitempty"`
 	// Lost are the entries, records and objects since the start that were deleted or damaged before they were read.
-	Lost  int64  `json:"lost,omitempty"`
-	Ahead *Ahead `json:"ahead,omitempty"`
-	Error string `json:"error,omitempty"`
+	Lost   int64    `json:"lost,omitempty"`
+	Ahead  *Ahead   `json:"ahead,omitempty"`
+	Error  string   `json:"error,omitempty"`  // the first of Errors
+	Errors []string `json:"errors,omitempty"` // the present problems, the last one first; at most 10
+}
+
+// AddError adds a problem that is not shown yet.
+func (s *SourceStatus) AddError(what string) {
+	if !slices.Contains(s.Errors, what) {
+		s.Errors = append(s.Errors, what)
+	}
+	s.Error = s.Errors[0]
 }
 
 // Ahead counts the requests of a source that were refused since the start because their time was ahead of the clock.

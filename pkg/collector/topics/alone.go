@@ -312,7 +312,7 @@ func (k *alone) own(ctx context.Context, p *alonePartition) {
 			return
 		case errors.Is(err, errTakeOver):
 		default:
-			k.in.Trouble("read", err)
+			k.in.TroubleOf(p.String(), "read", err)
 			sleep.For(ctx, retryEvery)
 		}
 	}

@@ -102,14 +102,14 @@ func (r *aloneReader) resume(ctx context.Context) error {
 	for {
 		err := r.tryResume(ctx)
 		if err == nil {
-			r.source.in.Mended("take")
+			r.source.in.MendedOf(r.partition.String(), "take")
 			r.source.logs.forget(ctx, r.key())
 			return nil
 		}
 		if ctx.Err() != nil {
 			return err
 		}
-		r.source.in.Trouble("take", fmt.Errorf("beginning to read %s: %w", r.partition.topicPartition, err))
+		r.source.in.TroubleOf(r.partition.String(), "take", fmt.Errorf("beginning to read %s: %w", r.partition.topicPartition, err))
 		sleep.For(ctx, retryEvery)
 	}
 }

@@ -180,7 +180,7 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 	case errors.Is(err, topic.ErrPastEnd):
 		return errTakeOver
 	default:
-		r.in.Fault(err) // the client has logged it
+		r.in.Fault(r.log, err) // the client has logged it
 		r.gone = r.gone || errors.Is(err, topic.ErrNoTopic)
 		r.failed = true
 		return nil
@@ -190,7 +190,7 @@ func (r *partitionReader) fetched(ctx context.Context) error {
 		return errTakeOver
 	}
 	if r.behind || r.failed {
-		r.in.Fault(nil)
+		r.in.Fault(r.log, nil)
 	}
 	if err := r.confirmed(ctx); err != nil {
 		return err

@@ -119,9 +119,11 @@ func (k *source) watchTopics(ctx context.Context, topics map[string]int) {
 			return
 		}
 
+		all := true
 		for _, name := range k.config.Topics {
 			_, err := k.client.Partitions(ctx, name)
 			_, read := topics[name]
+			all = all && err == nil
 			switch {
 			case err == nil && !read:
 				return
@@ -136,6 +138,9 @@ func (k *source) watchTopics(ctx context.Context, topics map[string]int) {
 			if read && missing[name] >= goneLooks {
 				return
 			}
+		}
+		if all {
+			k.in.Mended("topics")
 		}
 	}
 }
@@ -158,7 +163,7 @@ func (k *source) own(ctx context.Context, claim *topic.Claim) error {
 		case errors.Is(err, topic.ErrPermanent):
 			return err
 		default:
-			k.in.Trouble("read", err)
+			k.in.TroubleOf(p.topicPartition.String(), "read", err)
 			sleep.For(ctx, retryEvery)
 		}
 	}

@@ -39,7 +39,7 @@ func (o *ownership) takeOver(ctx context.Context) (takeover, error) {
 		if err == nil || ctx.Err() != nil || errors.Is(err, topic.ErrExpelled) {
 			return t, err
 		}
-		o.source.in.Trouble("take", fmt.Errorf("taking over %s: %w", o.partition.topicPartition, err))
+		o.source.in.TroubleOf(o.partition.topicPartition.String(), "take", fmt.Errorf("taking over %s: %w", o.partition.topicPartition, err))
 		sleep.For(ctx, retryEvery)
 	}
 }
@@ -75,7 +75,7 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 		err = o.agree(ctx, &t)
 	}
 	if err == nil {
-		o.source.in.Mended("take")
+		o.source.in.MendedOf(o.partition.topicPartition.String(), "take")
 	}
 
 	return t, err

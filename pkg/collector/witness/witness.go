@@ -225,9 +225,10 @@ func (w *Witness) recordOf(line []byte) *evidence.Record {
 		return nil
 	}
 	ring := w.config.Ring
-	found := ring.Find(ring.Hash(ring.Rule(e.Rule), []byte(e.Key)), upTo, r.Evidence)
+	most := int(min(int64(r.Evidence), max(1, e.Count))) // those behind the block may have its very time
+	found := ring.Find(ring.Hash(ring.Rule(e.Rule), []byte(e.Key)), upTo, most)
 	if len(found) == 0 {
 		return nil
 	}
-	return &evidence.Record{ID: e.ID, Rule: e.Rule, Key: e.Key, Counted: e.Count, Most: r.Evidence, Collector: w.config.Collector, Requests: found}
+	return &evidence.Record{ID: e.ID, Rule: e.Rule, Key: e.Key, Counted: e.Count, Most: most, Collector: w.config.Collector, Requests: found}
 }

@@ -17,6 +17,7 @@ type guardsView struct {
 type guardView struct {
 	Name, Plain string // to show, and as it is
 	Entries     int
+	Beyond      string // which bounds of the guard
 	Confirmed   bool
 	Left        string // of the confirmation
 }
@@ -29,7 +30,7 @@ func (c *Console) guards(v *visitor, back string) *guardsView {
 		shown.Token = v.Token()
 	}
 	for _, g := range c.config.Set.Guarded(now.UnixMilli()) {
-		one := &guardView{Name: keytext.Shown(g.Rule), Plain: g.Rule, Entries: g.Entries, Confirmed: g.ConfirmedUntil > 0}
+		one := &guardView{Name: keytext.Shown(g.Rule), Plain: g.Rule, Entries: g.Entries, Beyond: g.Beyond(), Confirmed: g.ConfirmedUntil > 0}
 		if one.Confirmed {
 			one.Left = leftOf(g.ConfirmedUntil, now)
 		}

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/pkg/rule"
 )
 
 // The pages show what a guard holds back. Only a person who may order gets the form that confirms it.
 func TestGuardsAreShown(t *testing.T) {
 	guarded := ofIP("203.0.113.77")
-	guarded.Mode, guarded.Guarded = blocklist.Shadow, true
+	guarded.Mode, guarded.Guarded, guarded.ByShare = blocklist.Shadow, true, true
 	s := newStand(t, true, ofIP("203.0.113.1"), guarded).withRules("x").start()
 	s.login("ann's")
 	for _, page := range []string{"/console/", "/console/rules"} {
 		_, body, _ := s.get(page)
-		for _, want := range []string{"per-ip: 1 guarded.", "They would be blocked", `value="confirm"`} {
+		for _, want := range []string{"per-ip: 1 guarded.", "They would be blocked", "they are beyond its most_share.", `value="confirm"`} {
 			if !strings.Contains(body, want) {
 				t.Errorf("%s has no %q: %s", page, want, body)
 			}
@@ -45,5 +46,23 @@ func TestNoGuardIsShownWhereNothingIsHeldBack(t *testing.T) {
 	s := newStand(t, false, ofIP("203.0.113.1")).start()
 	if _, body, _ := s.get("/console/"); strings.Contains(body, "guarded") {
 		t.Errorf("%s", body)
+	}
+}
+
+// The page of the rules has what follows an offence, and the guard.
+func TestARuleWithAGuardIsShown(t *testing.T) {
+	s := newStand(t, true).withRules("x")
+	set, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-ip, key: ip, limits: [3/min], block: {for: 10m, then: [1h, 1d]}, guard: {most_new: 50/min, most_share: 2%}}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.config.Rules = func() *rule.Set { return set }
+	s.start()
+	s.login("ann's")
+	if _, body, _ := s.get("/console/rules"); !strings.Contains(body, "for 10m, then 1h, then 1d; guard 50 new blocks/min, 2% of the keys of a minute") {
+		t.Error(body)
+	}
+	if _, body, _ := s.get("/console/parts"); !strings.Contains(body, ">another problem<") {
+		t.Error(body)
 	}
 }

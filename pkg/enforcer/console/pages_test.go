@@ -62,7 +62,7 @@ func (s *stand) withRules(text string) *stand {
 	s.answer = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, answers[r.URL.Path]) }
 	s.config.Parts = []console.Part{
 		{Name: "collector", Get: func(context.Context, string) (int, []byte, error) {
-			return 200, []byte(fmt.Sprintf(`{"caught_up":true,"error":%[1]s,"sources":[{"source":%[1]s,"kind":"file","format":%[1]s,"error":%[1]s,"requests":30,"uncounted":{%[1]s:3,"address":27},"logs":[{"lag":2,"newest":"2026-01-02T03:04:05Z"}]}]}`, quoted)), nil
+			return 200, []byte(fmt.Sprintf(`{"caught_up":true,"error":%[1]s,"sources":[{"source":%[1]s,"kind":"file","format":%[1]s,"error":%[1]s,"errors":[%[1]s,"another problem"],"requests":30,"uncounted":{%[1]s:3,"address":27},"logs":[{"lag":2,"newest":"2026-01-02T03:04:05Z"}]}]}`, quoted)), nil
 		}},
 		{Name: "aggregator", Get: func(_ context.Context, path string) (int, []byte, error) {
 			if strings.HasPrefix(path, "/v1/keys") {

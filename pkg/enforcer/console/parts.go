@@ -47,7 +47,7 @@ type sourceView struct {
 	Share              string // of the requests that do not count
 	Newest             string
 	Lag                string
-	Trouble            string
+	Trouble            []string
 
 	lost    bool     // some do not count that should
 	Unread  string   // why there are no requests
@@ -106,7 +106,7 @@ func (p *partView) collector(body []byte, now time.Time) error {
 		Error    string
 		Sources  []struct {
 			Source, Kind, Format, Error string
-			Missing                     []string
+			Missing, Errors             []string
 			Requests, Lost              int64
 			Uncounted                   map[string]int64
 			CaughtUp                    *bool `json:"caught_up"`
@@ -125,7 +125,13 @@ func (p *partView) collector(body []byte, now time.Time) error {
 		p.Trouble = append(p.Trouble, sentence(keytext.Shown(says.Error)))
 	}
 	for _, s := range says.Sources {
-		one := &sourceView{Name: keytext.Shown(s.Source), Kind: keytext.Shown(s.Kind), Format: keytext.Shown(s.Format), Requests: grouped(int(s.Requests)), Trouble: keytext.Shown(s.Error)}
+		one := &sourceView{Name: keytext.Shown(s.Source), Kind: keytext.Shown(s.Kind), Format: keytext.Shown(s.Format), Requests: grouped(int(s.Requests))}
+		if len(s.Errors) == 0 && s.Error != "" { // an earlier collector shows one
+			s.Errors = []string{s.Error}
+		}
+		for _, text := range s.Errors {
+			one.Trouble = append(one.Trouble, keytext.Shown(text))
+		}
 		var all, lag int64
 		reasons := slices.SortedFunc(maps.Keys(s.Uncounted), func(a, b string) int {
 			return cmp.Or(cmp.Compare(s.Uncounted[b], s.Uncounted[a]), cmp.Compare(a, b))
@@ -278,10 +284,10 @@ func (s *partsView) sum() {
 			wrong = append(wrong, "the "+p.Name+" has not caught up")
 		}
 		for _, source := range p.Sources {
-			if source.Unread != "" && source.Trouble == "" {
+			if source.Unread != "" && len(source.Trouble) == 0 {
 				unread = append(unread, source.Name)
 			}
-			if source.lost || source.Trouble != "" || len(source.Missing) > 0 {
+			if source.lost || len(source.Trouble) > 0 || len(source.Missing) > 0 {
 				lost++
 			}
 		}

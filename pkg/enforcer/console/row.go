@@ -97,6 +97,9 @@ func whyOf(e *blocklist.Entry) string {
 	if e.Level > 1 {
 		text += fmt.Sprintf(", offence %d", e.Level)
 	}
+	if e.Guarded {
+		text += ", beyond " + blocklist.GuardedBy(e.ByShare)
+	}
 	return text
 }
 

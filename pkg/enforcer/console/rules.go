@@ -83,6 +83,12 @@ func viewOfRule(r *rule.Rule) *ruleView {
 		shown.Block = "until the window clears"
 	default:
 		shown.Block = "for " + duration.Format(r.Block.For)
+		for _, then := range r.Block.Then {
+			shown.Block += ", then " + duration.Format(then)
+		}
+	}
+	if !r.Guard.Off() {
+		shown.Block += "; guard " + r.Guard.String()
 	}
 	return shown
 }

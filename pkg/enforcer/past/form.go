@@ -156,7 +156,7 @@ func asECS(e *Event) object {
 	rule.set("description", e.Limit)
 	own := object{"id": e.ID, "key": e.Key, "count": e.Count, "level": e.Level, "mode": e.Mode.String(), "source": e.Source.String(), "v": blocklist.RecordVersion}
 	if e.Guarded {
-		own["guarded"] = true
+		own["guarded"], own["guarded_by"] = true, blocklist.GuardedBy(e.ByShare)
 	}
 	own.set("ended", ended(e))
 	own.set("order", orderOf(e))

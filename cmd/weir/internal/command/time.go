@@ -20,8 +20,12 @@ func Time(text string, now time.Time) (time.Time, error) {
 			return at, nil
 		}
 	}
-	if clock, err := time.Parse("15:04", text); err == nil {
-		at := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), 0, 0, now.Location())
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		clock, err := time.Parse(layout, text)
+		if err != nil {
+			continue
+		}
+		at := time.Date(now.Year(), now.Month(), now.Day(), clock.Hour(), clock.Minute(), clock.Second(), 0, now.Location())
 		if at.After(now) {
 			at = at.AddDate(0, 0, -1) // the last time that it was so late
 		}

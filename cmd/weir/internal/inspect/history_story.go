@@ -138,6 +138,8 @@ func (s *story) outcome(where string) error {
 	switch {
 	case len(s.events) > 0:
 		return nil
+	case s.query.At != 0:
+		return exit.Unmetf("%s knows of no such entry at %s", where, backtest.Instant(s.query.At))
 	case s.query.Key == "":
 		return exit.Unmetf("%s has no such events", where)
 	}

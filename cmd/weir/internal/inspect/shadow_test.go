@@ -50,7 +50,7 @@ func TestShadowIsNoBlock(t *testing.T) {
 
 	var b strings.Builder
 	k.text(&b, []*shown.Entry{guarded}, shown.Times{})
-	if !strings.Contains(b.String(), "would be blocked until 2026-03-03T08:10:07Z: 11 hits broke 10/min, offence 1 (guarded: not refused)\n") {
+	if !strings.Contains(b.String(), "would be blocked until 2026-03-03T08:10:07Z: 11 hits broke 10/min, offence 1 (guarded by most_new: not refused)\n") {
 		t.Error(b.String())
 	}
 }

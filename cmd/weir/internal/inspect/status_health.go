@@ -10,6 +10,7 @@ import (
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
 	"weir/internal/uncounted"
+	"weir/pkg/blocklist"
 )
 
 // flight is how long a record takes in a system that keeps up: aggregators commit two seconds after they count, and in a
@@ -83,8 +84,8 @@ func (p *partStatus) refused() string {
 // problems describes what a part reports as wrong.
 func (p *partStatus) problems() (texts []string) {
 	for _, source := range p.sources() {
-		if source.Error != "" {
-			texts = append(texts, source.Source+": "+source.Error)
+		for _, text := range source.errors() {
+			texts = append(texts, source.Source+": "+text)
 		}
 	}
 
@@ -97,6 +98,7 @@ func (p *partStatus) problems() (texts []string) {
 		Whole                 *bool
 		Paused                []string
 		Guarded               map[string]int
+		ByShare               map[string]int `json:"guarded_by_share"`
 	}
 	if !p.says(&says) {
 		return texts
@@ -128,7 +130,7 @@ func (p *partStatus) problems() (texts []string) {
 		texts = append(texts, "paused, so not refused: "+pausedText(says.Paused))
 	}
 	if len(says.Guarded) > 0 {
-		texts = append(texts, "guarded, so not refused: "+guardedText(says.Guarded))
+		texts = append(texts, "guarded, so not refused: "+guardedText(says.Guarded, says.ByShare))
 	}
 	return texts
 }
@@ -156,11 +158,11 @@ func (p *partStatus) unread() (partitions int, since time.Time) {
 	return partitions, since
 }
 
-// guardedText names the rules whose guard keeps entries from being enforced.
-func guardedText(rules map[string]int) string {
+// guardedText names the rules whose guard keeps entries from being enforced, and which of its bounds these exceed.
+func guardedText(rules, byShare map[string]int) string {
 	var texts []string
 	for _, name := range slices.Sorted(maps.Keys(rules)) {
-		texts = append(texts, output.Printable(name)+": "+output.Counted(rules[name], "client"))
+		texts = append(texts, output.Printable(name)+": "+output.Counted(rules[name], "client")+" beyond "+blocklist.GuardedRule{Entries: rules[name], ByShare: byShare[name]}.Beyond())
 	}
 	return strings.Join(texts, ", ") + " (weir guard)"
 }

@@ -87,6 +87,7 @@ func (p *partStatus) enforcerRows() []string {
 		Followers, Waiting, Unread     int
 		Paused                         []string
 		Guarded                        map[string]int
+		ByShare                        map[string]int `json:"guarded_by_share"`
 		Notify                         []receiverState
 		Events                         *struct {
 			Ready  bool
@@ -108,7 +109,7 @@ func (p *partStatus) enforcerRows() []string {
 		rows = append(rows, "  paused\t\t\t"+pausedText(says.Paused))
 	}
 	if len(says.Guarded) > 0 {
-		rows = append(rows, "  guarded\t\t\t"+guardedText(says.Guarded))
+		rows = append(rows, "  guarded\t\t\t"+guardedText(says.Guarded, says.ByShare))
 	}
 	if says.Trouble != "" {
 		rows = append(rows, "  trouble\t\t\t"+says.Trouble)
@@ -150,6 +151,7 @@ const aheadLately = 10 * time.Minute
 // A sourceState is a source of a collector, as its status has it.
 type sourceState struct {
 	Source, Kind, Format, Error string
+	Errors                      []string
 	Missing                     []string
 	CaughtUp                    *bool `json:"caught_up"`
 	Requests, Lost              int64
@@ -169,6 +171,14 @@ type sourceState struct {
 		Requests int
 		Last     time.Time
 	}
+}
+
+// errors returns the source's problems; an earlier collector shows one.
+func (s *sourceState) errors() []string {
+	if len(s.Errors) == 0 && s.Error != "" {
+		return []string{s.Error}
+	}
+	return s.Errors
 }
 
 // namedRead is how many of a source's files that were read to their end have a row.
@@ -236,8 +246,8 @@ func (p *partStatus) sourceRows() []string {
 		if time.Since(s.Ahead.Last) < aheadLately {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, output.Counted(s.Ahead.Requests, "request")))
 		}
-		if s.Error != "" {
-			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, s.Error))
+		for _, text := range s.errors() {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
 		}
 	}
 

@@ -119,7 +119,8 @@ func TestStatusShowsEachPart(t *testing.T) {
 			"followers": 1, "paused": ["*"], "guarded": {"per-ip": 340}, "waiting": 2, "trouble": "partition 1 has not marked", "unread": 0,
 			"events": {"ready": true, "behind": 3}}`)},
 		{Part: "collector", Address: "c:1", Reached: true, Status: fmt.Appendf(nil, `{"sources": [
-			{"source": "now", "kind": "file", "logs": [], "ahead": {"requests": 2, "last": %q}},
+			{"source": "now", "kind": "file", "logs": [], "error": "an earlier collector has one", "ahead": {"requests": 2, "last": %q}},
+			{"source": "bad", "kind": "file", "logs": [], "error": "a is damaged", "errors": ["a is damaged", "b cannot be read"]},
 			{"source": "then", "kind": "file", "logs": [], "ahead": {"requests": 3, "last": %q}}]}`,
 			time.Now().Add(-9*time.Minute).Format(time.RFC3339), time.Now().Add(-11*time.Minute).Format(time.RFC3339))},
 		{Part: "enforcer", Address: "e:2", Reached: true, Status: []byte(`{"whole": false, "version": "", "follows": "kafka", "events": {"ready": false}}`)},
@@ -131,7 +132,8 @@ func TestStatusShowsEachPart(t *testing.T) {
 	}
 	words := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
-		"Needs attention: the parts have different rules; partition 1: written by a newer version; the aggregator has read nothing of 1 partition since 2026-03-03T09:00:01Z; partition 1 has not marked; paused, so not refused: all rules; guarded, so not refused: per-ip: 340 clients (weir guard); the enforcer has no complete list.",
+		"Needs attention: the parts have different rules; partition 1: written by a newer version; the aggregator has read nothing of 1 partition since 2026-03-03T09:00:01Z; partition 1 has not marked; paused, so not refused: all rules; guarded, so not refused: per-ip: 340 clients beyond most_new (weir guard); now: an earlier collector has one; bad: a is damaged; bad: b cannot be read; the enforcer has no complete list.",
+		"now an earlier collector has one", "bad a is damaged bad b cannot be read",
 		"All have caught up. Rules differ: aggregator f00d, enforcer beef, the configuration here f00d.",
 		"3 partitions counted up to 2026-03-03T09:00:00Z, 7 keys in memory, 2 keys not written yet, 5 hits waiting for the store, 1 verdict not sent yet",
 		"partition 1 lag 7 records, written by a newer version", "partition 2 lag unknown since 2026-03-03T09:00:01Z, before that 0 records", "enforcer e:1 beef (here f00d)",

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -31,10 +32,11 @@ type checked struct {
 
 // A guard is that of a rule. In a configuration each partition has its share.
 type guard struct {
-	Rule       string `json:"rule"`
-	MostNew    int64  `json:"most_new"`
-	Partitions int    `json:"partitions,omitempty"`
-	Share      int64  `json:"share,omitempty"`
+	Rule       string  `json:"rule"`
+	MostNew    int64   `json:"most_new"`
+	MostShare  float64 `json:"most_share,omitempty"` // percent
+	Partitions int     `json:"partitions,omitempty"`
+	Share      int64   `json:"share,omitempty"` // of MostNew
 }
 
 // A place is a fault or a warning with its place in the file.
@@ -65,10 +67,10 @@ func (r *checked) guards(set *rule.Set, partitions int) {
 		return
 	}
 	for _, one := range set.Rules {
-		if one.Guard.MostNew == 0 {
+		if one.Guard.Off() {
 			continue
 		}
-		g := guard{Rule: one.Name, MostNew: one.Guard.MostNew}
+		g := guard{Rule: one.Name, MostNew: one.Guard.MostNew, MostShare: one.Guard.MostShare}
 		if partitions > 0 {
 			g.Partitions, g.Share = partitions, one.Guard.Share(partitions)
 		}
@@ -77,11 +79,18 @@ func (r *checked) guards(set *rule.Set, partitions int) {
 }
 
 func (g guard) String() string {
-	text := fmt.Sprintf("guard of %s: %d new blocks a minute", g.Rule, g.MostNew)
-	if g.Partitions > 1 {
-		text += fmt.Sprintf(", %d in each of %d partitions", g.Share, g.Partitions)
+	var bounds []string
+	if g.MostNew > 0 {
+		text := fmt.Sprintf("%d new blocks a minute", g.MostNew)
+		if g.Partitions > 1 {
+			text += fmt.Sprintf(", %d in each of %d partitions", g.Share, g.Partitions)
+		}
+		bounds = append(bounds, text)
 	}
-	return text
+	if g.MostShare > 0 {
+		bounds = append(bounds, fmt.Sprintf("%s of the keys of a minute, but %d keys at least", rule.Guard{MostShare: g.MostShare}.ShareText(), rule.LeastShared))
+	}
+	return "guard of " + g.Rule + ": " + strings.Join(bounds, "; ")
 }
 
 func (r *checked) add(warnings []yamlfile.Fault, err error) {

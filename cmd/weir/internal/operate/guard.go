@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 	"weir/cmd/weir/internal/command"
 	"weir/cmd/weir/internal/output"
 	"weir/cmd/weir/internal/shown"
+	"weir/pkg/blocklist"
+	"weir/pkg/rule"
 )
 
 const guardPath = "/v1/guard"
@@ -110,7 +113,9 @@ func (g *guardCommand) run(c *cobra.Command) error {
 		Rules []struct {
 			Rule      string       `json:"rule"`
 			MostNew   int64        `json:"most_new"`
+			MostShare float64      `json:"most_share"`
 			Guarded   int          `json:"guarded"`
+			ByShare   int          `json:"guarded_by_share"`
 			Confirmed *shown.Entry `json:"confirmed"`
 		} `json:"rules"`
 	}
@@ -128,16 +133,23 @@ func (g *guardCommand) run(c *cobra.Command) error {
 
 	times := shown.NewTimes(c.OutOrStdout(), time.Now())
 	t := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RULE\tMOST NEW\tGUARDED\tSTATE")
+	fmt.Fprintln(t, "RULE\tGUARD\tGUARDED\tBEYOND\tSTATE")
 	for _, r := range answer.Rules {
-		most, state := "", "not refused"
+		var bounds []string
 		if r.MostNew > 0 {
-			most = fmt.Sprintf("%d/min", r.MostNew)
+			bounds = append(bounds, fmt.Sprintf("%d/min", r.MostNew))
+		}
+		if share := (rule.Guard{MostShare: r.MostShare}); !share.Off() {
+			bounds = append(bounds, share.ShareText())
+		}
+		beyond, state := "", "not refused"
+		if r.Guarded > 0 {
+			beyond = blocklist.GuardedRule{Entries: r.Guarded, ByShare: r.ByShare}.Beyond()
 		}
 		if r.Confirmed != nil {
 			state = "confirmed " + r.Confirmed.UntilIn(times) + ", " + r.Confirmed.Reason()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", output.Printable(r.Rule), most, r.Guarded, state)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", output.Printable(r.Rule), strings.Join(bounds, ", "), r.Guarded, beyond, state)
 	}
 	return t.Flush()
 }

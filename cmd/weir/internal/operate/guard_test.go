@@ -19,8 +19,8 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	lists("RULE MOST NEW GUARDED STATE per-ip 1 not refused")
-	if got := d.types(exit.Done, "list"); !strings.Contains(got, "guarded: not refused") {
+	lists("RULE GUARD GUARDED BEYOND STATE per-ip 1 most_new not refused")
+	if got := d.types(exit.Done, "list"); !strings.Contains(got, "guarded by most_new: not refused") {
 		t.Error(got)
 	}
 	d.types(exit.WrongUse, "guard", "confirm", "--why", "an attack")
@@ -29,7 +29,7 @@ func TestGuard(t *testing.T) {
 	if got := d.types(exit.Done, "guard", "confirm", "per-ip", "--why", "an attack"); !strings.Contains(got, "per-ip is confirmed until") {
 		t.Error(got)
 	}
-	lists("per-ip 1 confirmed until")
+	lists("per-ip 1 most_new confirmed until")
 	if got := d.types(exit.Done, "list"); strings.Contains(got, "not refused") {
 		t.Error(got)
 	}
@@ -37,7 +37,23 @@ func TestGuard(t *testing.T) {
 		t.Error(got)
 	}
 	d.types(exit.Done, "guard", "end", "per-ip", "--why", "customers")
-	lists("per-ip 1 not refused")
+	lists("per-ip 1 most_new not refused")
+}
+
+// The bound that the guarded entries exceed is shown.
+func TestGuardOfAShare(t *testing.T) {
+	guarded := address("per-ip", "203.0.113.7")
+	guarded.Mode, guarded.Guarded, guarded.ByShare = blocklist.Shadow, true, true
+	d := newDesk(t, guarded)
+	if got := strings.Join(strings.Fields(d.types(exit.Done, "guard")), " "); !strings.Contains(got, "per-ip 1 most_share not refused") {
+		t.Error(got)
+	}
+	if got := d.types(exit.Done, "list"); !strings.Contains(got, "guarded by most_share: not refused") {
+		t.Error(got)
+	}
+	if got := d.types(exit.Done, "guard", "--json"); !strings.Contains(got, `"guarded_by_share"`) {
+		t.Error(got)
+	}
 }
 
 func TestNoGuardHoldsAnythingBack(t *testing.T) {

@@ -96,7 +96,7 @@ func (e *Entry) RefusesNot() string {
 	case e.Mode != blocklist.Shadow:
 		return ""
 	case e.Guarded:
-		return "guarded: not refused"
+		return "guarded by " + blocklist.GuardedBy(e.ByShare) + ": not refused"
 	}
 	return "shadow: not refused"
 }

@@ -1,0 +1,52 @@
+package pipeline
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// mostTroubles bounds the problems of a source that are remembered and shown.
+const mostTroubles = 8
+
+// Troubles are the present problems of a source: of each operation the last one.
+type troubles struct {
+	mu  sync.Mutex
+	all []trouble // the last one stands last
+}
+
+// A trouble is a problem of an operation on a log, or on the source as such.
+type trouble struct {
+	log, operation string
+	what           string
+	at             time.Time
+}
+
+// note puts a problem in the place of the one before of the same operation. With too many the oldest is forgotten.
+func (t *troubles) note(one trouble) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = slices.DeleteFunc(t.all, func(o trouble) bool { return o.log == one.log && o.operation == one.operation })
+	t.all = append(t.all, one)
+	t.all = slices.Delete(t.all, 0, max(0, len(t.all)-mostTroubles))
+}
+
+// over forgets problems, and reports whether there were any.
+func (t *troubles) over(is func(trouble) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := len(t.all)
+	t.all = slices.DeleteFunc(t.all, is)
+	return len(t.all) < before
+}
+
+// texts are the problems, the last one first.
+func (t *troubles) texts() (texts []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, one := range slices.Backward(t.all) {
+		texts = append(texts, fmt.Sprintf("%s (%s)", one.what, one.at.UTC().Format(time.RFC3339)))
+	}
+	return texts
+}

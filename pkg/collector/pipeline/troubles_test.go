@@ -1,0 +1,50 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Several problems of a source are shown at once, the last one first. Each is cleared by what mends it, and by nothing else.
+func TestSeveralProblemsOfASource(t *testing.T) {
+	in, err := newRig(t, "rules: [{name: per-ip, key: ip, limits: [1/s]}]").pipeline.NewIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shows := func(want ...string) {
+		t.Helper()
+		status := in.Status("file")
+		var got []string
+		for _, text := range status.Errors {
+			what, _, _ := strings.Cut(text, " (")
+			got = append(got, what)
+		}
+		if !slices.Equal(got, want) || (len(want) == 0) != (status.Error == "") || len(want) > 0 && status.Error != status.Errors[0] {
+			t.Errorf("%q and %q, want %q", status.Error, status.Errors, want)
+		}
+	}
+	shows()
+	in.Trouble("open", errors.New("a cannot be opened"))
+	in.Trouble("open", errors.New("b cannot be opened"))
+	in.TroubleOf("c", "read", errors.New("c is damaged"))
+	in.Fault("d", errors.New("d is away"))
+	shows("d is away", "c is damaged", "b cannot be opened")
+	in.MendedOf("d", "take")
+	in.Mended("read")
+	in.Mended("connect")
+	shows("c is damaged", "b cannot be opened")
+	in.Mended("open")
+	shows("c is damaged")
+	in.Fault("c", nil)
+	shows()
+
+	for n := range 100 {
+		in.TroubleOf(fmt.Sprint(n), "read", errors.New("away"))
+	}
+	if status := in.Status("file"); len(status.Errors) > mostTroubles || len(in.troubles.all) != mostTroubles {
+		t.Errorf("%d problems are shown", len(status.Errors))
+	}
+}
