@@ -19,6 +19,7 @@ type room struct {
 	stall     time.Duration // without progress after which a body has stalled
 	mostPosts int           // of one sender
 	now       func() time.Time
+	all       int64 // bytes
 
 	mu      sync.Mutex
 	freed   sync.Cond // a body has left or has to leave
@@ -37,7 +38,7 @@ type sender struct {
 const progressBytes = 64 << 10
 
 func newRoom(l httpLimits, now func() time.Time) *room {
-	m := &room{now: now, left: l.memoryBytes, stall: l.stall, mostPosts: l.posts / 2, senders: map[string]*sender{}}
+	m := &room{now: now, all: l.memoryBytes, left: l.memoryBytes, stall: l.stall, mostPosts: l.posts / 2, senders: map[string]*sender{}}
 	m.freed.L = &m.mu
 	return m
 }
@@ -58,6 +59,13 @@ func (m *room) enter(p *post) bool {
 	s.posts[p] = struct{}{}
 	p.progressed(m.now())
 	return true
+}
+
+// rest is how many further bytes a post could get if there were no others.
+func (m *room) rest(p *post) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.all - p.held
 }
 
 // reserve takes bytes for a post that arrives. It may wait for bodies that have to leave; they are interrupted.

@@ -62,7 +62,7 @@ func (p *post) readLoki(m *room, r *http.Request, most int64) error {
 	}
 
 	// An entry is hardly longer as OTLP. The lists of labels are, by a few bytes for each.
-	room := 4*int64(len(p.body)) + 1024
+	room := min(4*int64(len(p.body))+1024, m.rest(p))
 	if !m.reserve(p, room) {
 		return errFull
 	}

@@ -91,6 +91,25 @@ func (b *httpBench) push(body []byte, headers ...string) (status int, text strin
 	return response.StatusCode, string(all)
 }
 
+// TestLokiCountsALargePush: a push of almost the most bytes finds room, in both forms.
+func TestLokiCountsALargePush(t *testing.T) {
+	t.Parallel()
+	b := newLokiBench(t)
+	b.changed = func(l *httpLimits) { l.bodyBytes, l.memoryBytes = 1<<20, 4<<20 }
+	b.start()
+	lines := func() []string { return strings.Split(strings.TrimSpace(b.body(7000)), "\n") }
+	of := map[string]string{"job": "nginx"}
+	for _, c := range []struct{ body, kind string }{
+		{string(inJSON(lokiStream{of, lines()})), "application/json"},
+		{string(inProtobuf(lokiStream{of, lines()})), "application/x-protobuf"},
+	} {
+		if status, text := b.push([]byte(c.body), "Content-Type", c.kind); status != http.StatusNoContent {
+			t.Fatalf("%s of %d bytes: %d %s", c.kind, len(c.body), status, text)
+		}
+	}
+	b.sink.Await(t, b.Want)
+}
+
 // TestLokiCountsPushes: in protobuf and JSON, with the labels as fields of the record.
 func TestLokiCountsPushes(t *testing.T) {
 	t.Parallel()
