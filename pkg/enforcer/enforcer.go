@@ -145,6 +145,7 @@ type Enforcer struct {
 	endings   sync.RWMutex // End reads it; Run locks it at its end
 	leases    leases
 	address   string // valid once serving is closed
+	hasSocket bool   // once it was made; of Run, then of keepSocket
 	serving   chan struct{}
 }
 

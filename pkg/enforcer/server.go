@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"weir/internal/keys"
@@ -81,10 +82,14 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 
 	if e.config.Socket != "" {
 		l, err := listenSocket(ctx, e.config.Socket)
-		if err != nil {
+		switch {
+		case errors.Is(err, syscall.EROFS): // edges need answers meanwhile
+			e.faults.Note("socket", fmt.Errorf("the socket cannot be made yet: %w", err))
+		case err != nil:
 			return all, fmt.Errorf("listening on the socket: %w", err)
+		default:
+			all, e.hasSocket = append(all, listening{l, false}), true
 		}
-		all = append(all, listening{l, false})
 	}
 
 	return all, nil
@@ -121,8 +126,8 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// keepSocket listens again when the socket was deleted, alone or with its folder, until the context is done. The
-// previous listener stays open, because the folder may come back.
+// keepSocket listens again when the socket was deleted, alone or with its folder, until the context is done, and for the
+// first time if the disk was read-only before. The previous listener stays open, because the folder may come back.
 func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running *sync.WaitGroup) {
 	if e.config.Socket == "" {
 		return
@@ -138,15 +143,16 @@ func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running 
 		}
 
 		// Any other error is no reason to replace the socket.
-		if _, err := os.Lstat(e.config.Socket); !errors.Is(err, os.ErrNotExist) {
+		if _, err := os.Lstat(e.config.Socket); e.hasSocket && !errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		l, err := listenSocket(ctx, e.config.Socket)
 		if err != nil {
-			e.faults.Note("socket", fmt.Errorf("the socket was deleted, and cannot be made again: %w", err))
+			e.faults.Note("socket", fmt.Errorf("there is no socket, and it cannot be made: %w", err))
 			continue
 		}
 		e.faults.Over("socket")
+		e.hasSocket = true
 		running.Go(func() {
 			if err := e.serve(server, listening{l, false}); err != nil {
 				e.faults.Note("socket", err)
