@@ -34,9 +34,10 @@ const headerBytes = 208
 
 var signature = []byte("LPKSHHRH")
 
-// readHeader reads a header. ok is false where it is that of no journal file.
+// readHeader reads a header. ok is false where it is that of no journal file, or of one that is being made and does not
+// have its machine yet.
 func readHeader(b []byte) (f file, ok bool) {
-	if len(b) < headerBytes || string(b[:8]) != string(signature) {
+	if len(b) < headerBytes || string(b[:8]) != string(signature) || [16]byte(b[40:56]) == [16]byte{} {
 		return f, false
 	}
 	id := func(at int) string { return hex.EncodeToString(b[at : at+16]) }
@@ -171,8 +172,13 @@ func (s *series) entries() int64 {
 	return int64(s.tail - s.head + 1)
 }
 
-// readSeries returns the series of a log in the order in which they were written, without files that are cut off. The one that is being written is the
-// last, and the others are in the order of their first entries' times.
+// written reports whether any of some series has entries.
+func written(all []*series) bool {
+	return slices.ContainsFunc(all, func(s *series) bool { return s.head > 0 })
+}
+
+// readSeries returns the series of a log in the order in which they were written, without files that are cut off. The
+// one that is being written is the last, and the others are in the order of their first entries' times.
 func readSeries(folder, log string) ([]*series, error) {
 	names, err := list(folder)
 	if err != nil {

@@ -156,7 +156,7 @@ func (l *log) Extent(ctx context.Context, was *ordered.Known) (e ordered.Extent,
 	case e.Identity != was.Identity:
 		e.Other, e.Begin = "the files are the journal of another machine", e.First
 		return e, nil
-	case now < 0 && len(left) == 0:
+	case now < 0 && !written(left): // which entries are newer shows when there are some
 		return e, nil
 	case now < 0:
 		e.Other = "the files that were read last are gone, perhaps with entries that were not read"

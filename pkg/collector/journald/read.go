@@ -78,9 +78,9 @@ func (l *log) start(at place) (page ordered.Page, err error) {
 		rest := at.rest(all)
 		now := slices.IndexFunc(all, func(s *series) bool { return s.id == at.series })
 		switch {
-		case now < 0 && l.read != at.series && len(rest) > 0:
+		case now < 0 && l.read != at.series && written(rest):
 			return page, ordered.ErrOther
-		case (now < 0 || l.read == at.series) && len(rest) > 0:
+		case l.read == at.series && len(rest) > 0:
 			at = at.next(all, rest[0])
 			continue
 		case now < 0:
