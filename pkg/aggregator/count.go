@@ -263,6 +263,13 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 	}
 
 	items := b.reader.Items()
+	if c.rules.countsKeys {
+		for i := range items {
+			if item := &items[i]; b.fates[item.Pair] == counts {
+				c.see(b.windows[item.Pair], item.UnixMilli, item.Cost, latest)
+			}
+		}
+	}
 	for i := range items {
 		item := &items[i]
 		if b.fates[item.Pair] != counts {
@@ -274,6 +281,15 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 
 	c.windows.Guard.Counted(generation, b.offset)
 	return len(items)
+}
+
+// see notes for the guard of a rule that a key has sent something. All keys of a batch are noted before its hits are
+// counted: a key's hits of one millisecond are one hit, so in a log with full seconds a block may stand before the hits
+// of others that came earlier.
+func (c *counter) see(w *windows.Window, at, cost, latest int64) {
+	if w.Rule.CountsKeys && cost > 0 && at <= latest {
+		c.windows.Guard.Sees(w.Rule.Name, w.Key(), at)
+	}
 }
 
 // countHit counts a hit of a window, unless it is ahead of time. With cost 0 it is the command to unblock.
@@ -293,9 +309,6 @@ func (c *counter) countHit(w *windows.Window, at, cost, latest int64, cause publ
 		return
 	}
 
-	if w.Rule.CountsKeys {
-		c.windows.Guard.Sees(w.Rule.Name, w.Key(), at)
-	}
 	c.reached = max(c.reached, at)
 	switch outcome.Event {
 	case window.Broke, window.Extended, window.Moved:
@@ -349,6 +362,7 @@ func (c *counter) countParcel(one *windows.Parcel, generation int64) {
 	c.windows.Change(w)
 	w.Generation, w.Offset = generation, one.Offset
 	for _, h := range one.Hits {
+		c.see(w, h.UnixMilli, h.Cost, one.Latest)
 		c.countHit(w, h.UnixMilli, h.Cost, one.Latest, publishing.Cause{Source: one.Source, Item: windows.Waited})
 	}
 }
