@@ -264,11 +264,7 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 
 	items := b.reader.Items()
 	if c.rules.countsKeys {
-		for i := range items {
-			if item := &items[i]; b.fates[item.Pair] == counts {
-				c.see(b.windows[item.Pair], item.UnixMilli, item.Cost, latest)
-			}
-		}
+		c.seeKeys(b, latest)
 	}
 	for i := range items {
 		item := &items[i]
@@ -283,12 +279,16 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 	return len(items)
 }
 
-// see notes for the guard of a rule that a key has sent something. All keys of a batch are noted before its hits are
-// counted: a key's hits of one millisecond are one hit, so in a log with full seconds a block may stand before the hits
-// of others that came earlier.
-func (c *counter) see(w *windows.Window, at, cost, latest int64) {
-	if w.Rule.CountsKeys && cost > 0 && at <= latest {
-		c.windows.Guard.Sees(w.Rule.Name, w.Key(), at)
+// seeKeys notes for the guards of rules which keys have sent something, before any hit of the batch is counted: a key's
+// hits of one millisecond are one hit, so in a log with full seconds a block may stand before the hits of others that came
+// earlier. Hits that wait are noted too, so the keys depend on the log alone.
+func (c *counter) seeKeys(b *batch, latest int64) {
+	items := b.reader.Items()
+	for i := range items {
+		item := &items[i]
+		if w := b.windows[item.Pair]; w != nil && w.Rule.CountsKeys && item.Cost > 0 && item.UnixMilli <= latest {
+			c.windows.Guard.Sees(w.Rule.Name, w.Key(), item.UnixMilli)
+		}
 	}
 }
 
@@ -362,7 +362,6 @@ func (c *counter) countParcel(one *windows.Parcel, generation int64) {
 	c.windows.Change(w)
 	w.Generation, w.Offset = generation, one.Offset
 	for _, h := range one.Hits {
-		c.see(w, h.UnixMilli, h.Cost, one.Latest)
 		c.countHit(w, h.UnixMilli, h.Cost, one.Latest, publishing.Cause{Source: one.Source, Item: windows.Waited})
 	}
 }
