@@ -26,7 +26,7 @@ func TestSummaryOfARun(t *testing.T) {
 		metrics: prometheus.NewRegistry(),
 		status: func() map[string]any {
 			return map[string]any{"collector": collector.Status{Sources: []pipeline.SourceStatus{
-				{Name: "file-1"}, {Name: "packed", Read: &pipeline.ReadFiles{Files: 2}}, {Name: "lines"}, {Name: "gone", Missing: []string{"/var/log/gone.log", "/srv/*.log"}}, {Name: "barred", Error: "open /secret.log: permission denied"},
+				{Name: "file-1"}, {Name: "packed", Read: &pipeline.ReadFiles{Files: 2}}, {Name: "lines"}, {Name: "gone", Missing: []string{"/var/log/gone.log", "/srv/*.log"}}, {Name: "barred", Error: "open /secret.log: permission denied", Errors: []string{"open /secret.log: permission denied", "a second problem"}},
 			}}}
 		},
 		file: "/etc/other.yaml",
@@ -40,7 +40,7 @@ func TestSummaryOfARun(t *testing.T) {
 		"reads      lines: main; 0 lines/s\n",
 		"reads      packed: its first lines decide its format; 0 lines/s\n           2 files read to the end\nreads      lines",
 		"           nothing is read of /var/log/gone.log: it does not exist\n           nothing is read of /srv/*.log: it matches no file\nreads      barred",
-		"           open /secret.log: permission denied\n",
+		"           open /secret.log: permission denied\n           a second problem\n",
 		"' http://localhost:7421/v1/check\n",
 		"see        weir watch --config /etc/other.yaml; with the same flag weir list, weir status; data is in /data\n",
 	} {

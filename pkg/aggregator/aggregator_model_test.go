@@ -62,6 +62,13 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 	for _, item := range reader.Items() {
 		pair := reader.Pairs()[item.Pair]
 		rule := reader.Rules()[pair.Rule]
+		if _, ok := reader.Unblock(item); !ok && item.UnixMilli <= reader.Header().Clock+10_000 && w.guards[rule].MostShare > 0 {
+			w.guard.Sees(rule, string(pair.Key), item.UnixMilli)
+		}
+	}
+	for _, item := range reader.Items() {
+		pair := reader.Pairs()[item.Pair]
+		rule := reader.Rules()[pair.Rule]
 		name := rule + "/" + string(pair.Key)
 		if w.states[name] == nil {
 			w.states[name] = &window.State{}
@@ -77,9 +84,6 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 			continue
 		}
 		o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost)
-		if o.Event != window.Late && w.guards[rule].MostShare > 0 {
-			w.guard.Sees(rule, string(pair.Key), item.UnixMilli)
-		}
 		switch o.Event {
 		case window.Broke, window.Extended, window.Moved:
 			if o.Event != window.Extended {

@@ -263,6 +263,9 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 	}
 
 	items := b.reader.Items()
+	if c.rules.countsKeys {
+		c.seeKeys(b, latest)
+	}
 	for i := range items {
 		item := &items[i]
 		if b.fates[item.Pair] != counts {
@@ -274,6 +277,19 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 
 	c.windows.Guard.Counted(generation, b.offset)
 	return len(items)
+}
+
+// seeKeys notes for the guards of rules which keys have sent something, before any hit of the batch is counted: a key's
+// hits of one millisecond are one hit, so in a log with full seconds a block may stand before the hits of others that came
+// earlier. Hits that wait are noted too, so the keys depend on the log alone.
+func (c *counter) seeKeys(b *batch, latest int64) {
+	items := b.reader.Items()
+	for i := range items {
+		item := &items[i]
+		if w := b.windows[item.Pair]; w != nil && w.Rule.CountsKeys && item.Cost > 0 && item.UnixMilli <= latest {
+			c.windows.Guard.Sees(w.Rule.Name, w.Key(), item.UnixMilli)
+		}
+	}
 }
 
 // countHit counts a hit of a window, unless it is ahead of time. With cost 0 it is the command to unblock.
@@ -293,9 +309,6 @@ func (c *counter) countHit(w *windows.Window, at, cost, latest int64, cause publ
 		return
 	}
 
-	if w.Rule.CountsKeys {
-		c.windows.Guard.Sees(w.Rule.Name, w.Key(), at)
-	}
 	c.reached = max(c.reached, at)
 	switch outcome.Event {
 	case window.Broke, window.Extended, window.Moved:

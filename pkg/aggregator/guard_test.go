@@ -3,6 +3,8 @@ package aggregator
 import (
 	"fmt"
 	"testing"
+
+	"weir/pkg/hit"
 )
 
 const guardedRules = `
@@ -63,5 +65,32 @@ func TestGuardedWhateverIsKilled(t *testing.T) {
 	}
 	if byNew == 0 || byShare == 0 || enforced == 0 {
 		t.Errorf("%d guarded by most_new, %d by most_share, %d enforced", byNew, byShare, enforced)
+	}
+}
+
+// In a log with full seconds, a key's hits of a second are one hit of a batch, where the first of them was. So the blocks
+// of a batch may stand before the hits of other keys. These count all the same.
+func TestKeysOfABatchCountBeforeItsBlocks(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	l.rules = "rules: [{name: few, key: ip, limits: [4/10s], block: {for: 1h}, guard: {most_share: 5%}}]"
+	l.start(l.rules)
+	p := l.takes()
+	now := l.newest().UnixMilli()
+	const keys, blocked = 1000, 40 // 50 may be
+	l.send("s", "few", func(w *hit.Writer) {
+		for n := range keys {
+			cost := int64(1)
+			if n < blocked {
+				cost = 5
+			}
+			w.Add(0, fmt.Appendf(nil, "198.18.%d.%d", n/250, n%250), now, cost)
+		}
+	})
+	l.settle(p)
+	l.compare(p)
+	for n := range blocked {
+		if e := l.said()[fmt.Sprintf("few/198.18.0.%d", n)]; e == nil || e.Guarded {
+			t.Fatalf("block %d: %+v", n, e)
+		}
 	}
 }

@@ -90,6 +90,8 @@ type rulebook struct {
 	byName  map[string]*counted
 	unknown map[string]bool // names that were waited for in vain, or are gone
 	before  []*counted      // not active any more: batches at hand may be counted by them
+
+	countsKeys bool // a rule does
 }
 
 // forget begins again with the active rules.
@@ -121,6 +123,7 @@ func (b *rulebook) refresh() {
 
 	b.flush()
 	before := b.byName
+	b.countsKeys = false
 	b.ruling, b.byName, b.unknown = now, map[string]*counted{}, map[string]bool{}
 	for i, r := range now.set.Rules {
 		// Its hits are from before it was inline: they are not waited for.
@@ -137,6 +140,7 @@ func (b *rulebook) refresh() {
 			}
 		}
 		c.Spec, c.CountsKeys = r, r.Guard.MostShare > 0
+		b.countsKeys = b.countsKeys || c.CountsKeys
 		b.byName[r.Name] = c
 	}
 

@@ -92,6 +92,13 @@ func (w *truth) record(partition int, offset int64, value []byte) error {
 	}
 	for _, item := range r.Items() {
 		p := r.Pairs()[item.Pair]
+		name := r.Rules()[p.Rule]
+		if _, ok := r.Unblock(item); !ok && item.UnixMilli <= r.Header().Clock+w.ahead && w.rules[name].Guard.MostShare > 0 {
+			w.keysOf[partition].Sees(name, string(p.Key), item.UnixMilli)
+		}
+	}
+	for _, item := range r.Items() {
+		p := r.Pairs()[item.Pair]
 		of := pair{r.Rules()[p.Rule], string(p.Key)}
 		if _, ok := r.Unblock(item); ok {
 			w.unblock(of, partition, item.UnixMilli)
@@ -142,9 +149,6 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 	if m.at < h.newest-w.late {
 		w.seen["late"]++
 		return
-	}
-	if r.Guard.MostShare > 0 {
-		w.keysOf[partition].Sees(of.rule, of.key, m.at)
 	}
 	newest := m.at >= h.newest
 	h.newest = max(h.newest, m.at)

@@ -304,9 +304,11 @@ func (f *source) watch(folder string) {
 	switch {
 	case err == nil:
 		f.watched[folder] = true
+		f.in.MendedOf(folder, "watch")
 	case errors.Is(err, os.ErrNotExist) || strings.ContainsAny(folder, "*?["): // found again with the files in it
+		f.in.MendedOf(folder, "watch")
 	default:
-		f.in.Trouble("watch", fmt.Errorf("there are no notifications of changes in %s; its files are checked once a second: %w", folder, err))
+		f.in.TroubleOf(folder, "watch", fmt.Errorf("there are no notifications of changes in %s; its files are checked once a second: %w", folder, err))
 	}
 }
 

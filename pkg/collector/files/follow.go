@@ -25,7 +25,7 @@ func (f *family) run(ctx context.Context) {
 		return nil
 	}, func() error { return f.restart(ctx) })
 	if err != nil && ctx.Err() == nil {
-		f.in.Trouble("read", err)
+		f.in.TroubleOf(f.path, "read", err)
 	}
 }
 
@@ -53,6 +53,8 @@ func (f *family) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := f.read(ctx); err != nil {
 			f.failed(ctx, err)
+		} else {
+			f.in.MendedOf(f.path, "read")
 		}
 		f.pause(ctx)
 	}
@@ -62,7 +64,7 @@ func (f *family) follow(ctx context.Context) {
 // failed reports an error, unless the context is done.
 func (f *family) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
-		f.in.Trouble("read", err)
+		f.in.TroubleOf(f.path, "read", err)
 	}
 }
 

@@ -124,23 +124,21 @@ func (in *Intake) TroubleOf(log, operation string, err error) {
 }
 
 // Mended clears the error of an operation from the status.
-func (in *Intake) Mended(operation string) {
-	if in.troubles.over(func(t trouble) bool { return t.log == "" && t.operation == operation }) {
-		in.faults.Over(operation)
+func (in *Intake) Mended(operation string) { in.MendedOf("", operation) }
+
+// MendedOf clears the errors of operations on one log from the status.
+func (in *Intake) MendedOf(log string, operations ...string) {
+	for _, operation := range operations {
+		if in.troubles.over(log, operation) {
+			in.faults.Over(operation)
+		}
 	}
 }
 
-// MendedOf clears all errors of a log from the status: the operation shows that it can be read.
-func (in *Intake) MendedOf(log, operation string) {
-	if in.troubles.over(func(t trouble) bool { return t.log == log }) {
-		in.faults.Over(operation)
-	}
-}
-
-// Fault keeps an error of a log for the status that was logged already; nil clears all errors of that log.
+// Fault keeps an error of reading a log for the status that was logged already; nil clears it.
 func (in *Intake) Fault(log string, err error) {
 	if err == nil {
-		in.troubles.over(func(t trouble) bool { return t.log == log })
+		in.troubles.over(log, "read")
 		return
 	}
 	in.troubles.note(trouble{log, "read", err.Error(), in.Now()})

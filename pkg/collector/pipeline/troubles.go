@@ -32,12 +32,12 @@ func (t *troubles) note(one trouble) {
 	t.all = slices.Delete(t.all, 0, max(0, len(t.all)-mostTroubles))
 }
 
-// over forgets problems, and reports whether there were any.
-func (t *troubles) over(is func(trouble) bool) bool {
+// over forgets the problem of an operation, and reports whether there was one.
+func (t *troubles) over(log, operation string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := len(t.all)
-	t.all = slices.DeleteFunc(t.all, is)
+	t.all = slices.DeleteFunc(t.all, func(o trouble) bool { return o.log == log && o.operation == operation })
 	return len(t.all) < before
 }
 

@@ -102,7 +102,7 @@ func (r *aloneReader) resume(ctx context.Context) error {
 	for {
 		err := r.tryResume(ctx)
 		if err == nil {
-			r.source.in.MendedOf(r.partition.String(), "take")
+			r.source.in.MendedOf(r.partition.String(), "take", "read", "run")
 			r.source.logs.forget(ctx, r.key())
 			return nil
 		}

@@ -75,7 +75,7 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 		err = o.agree(ctx, &t)
 	}
 	if err == nil {
-		o.source.in.MendedOf(o.partition.topicPartition.String(), "take")
+		o.source.in.MendedOf(o.partition.topicPartition.String(), "take", "read", "run")
 	}
 
 	return t, err
