@@ -27,6 +27,7 @@ const (
 //
 //	Add    for each record, with the position after it
 //	Wait   when there is nothing to read at the moment
+//	Beat   instead, when more is expected by the next beat
 //	Drain  at the end
 //
 // and nothing else blocks. A cut of live records ends when the beat allows it. Without a beat, or when senders wait for

@@ -184,6 +184,17 @@ func (s *Stream) Wait(ctx context.Context, more <-chan struct{}) error {
 	}
 }
 
+// Beat cuts and sends what is due, and returns at the next beat: for a log that grows all the time, which is read without
+// a report that there is more.
+func (s *Stream) Beat(ctx context.Context) error {
+	s.ender.flush()
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	s.Show()
+	return s.gather(ctx)
+}
+
 // gather returns when the beat allows a cut: until then more records may come, and all are read in one go. Meanwhile it
 // sends what is in flight. A backlog does not wait.
 func (s *Stream) gather(ctx context.Context) error {
