@@ -133,6 +133,11 @@ func TestBeat(t *testing.T) {
 		for n := range 10 {
 			p.written = append(p.written, time.Now())
 			p.s.mustAdd(t, logLine(n, time.Now()))
+			time.AfterFunc(testBeat/2, func() {
+				if now := p.s.logStatus(); now.InFlight > 0 || now.Position != int64(n+1) {
+					t.Errorf("between two beats: %+v", now)
+				}
+			})
 			if err := p.s.Beat(t.Context()); err != nil {
 				t.Fatal(err)
 			}
