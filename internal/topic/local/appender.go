@@ -161,9 +161,9 @@ func (l *Log) Together(ctx context.Context, parts []Part, notes []topic.Note, do
 	return l.together(ctx, parts, &extra{notes: notes, done: done})
 }
 
-// TogetherUnsynced is Together for what can be made again: readers see it, and done is called, before it is synced. A
-// kill or a loss of power may lose the last of it, complete calls of it, and nothing before it. Each synced write has on
-// the disk what came before, and so has Sync.
+// TogetherUnsynced is Together for a caller that can make its messages again: readers see them, and done is called,
+// before they are synced. A kill or a loss of power may then lose the last calls, each completely, with their notes. All
+// that was written before a synced write is on the disk with it; Sync does the same.
 func (l *Log) TogetherUnsynced(ctx context.Context, parts []Part, notes []topic.Note, done func(error)) error {
 	return l.together(ctx, parts, &extra{notes: notes, done: done, unsynced: true})
 }

@@ -382,7 +382,7 @@ func fillDisk(t *testing.T, n int64, unsynced bool) {
 	}
 }
 
-// follow has a reader follow a partition. What it returns waits until the reader has seen a step.
+// follow has a reader follow a partition. It returns a function that waits until the reader has seen a step.
 func follow(t *testing.T, l *Log) func(last int) {
 	var seen atomic.Int64
 	ctx, stop := context.WithCancel(ctx)

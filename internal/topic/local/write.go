@@ -42,7 +42,8 @@ type place struct {
 	replaced []int64 // offsets of records that this write deletes
 }
 
-// begin prepares a write, which has to be synced or may be. Only these copies of the caller's slices are used from now on.
+// begin prepares a write, which is synced if it has to be or one of its calls does. Only these copies of the caller's
+// slices are used from now on.
 func (w *write) begin(calls []call, messages []queued, now time.Time, synced bool) {
 	w.calls = append(w.calls[:0], calls...)
 	w.messages = append(w.messages[:0], messages...)
