@@ -368,6 +368,9 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 // rest may be in a copy.
 func (f *family) truncated(ctx context.Context, log *fileLog) {
 	f.drop(ctx, log)
+	if err := f.known.cuts.Settle(ctx, log.source); err != nil { // after a crash its lines could not be read again
+		f.failed(ctx, err)
+	}
 	f.scan()
 	from := "none"
 	for _, other := range f.logs {
