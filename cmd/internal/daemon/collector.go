@@ -87,7 +87,7 @@ func OpenCollector(ctx context.Context, p *Process, client topic.Log) (*RunningC
 	to := topic.AppenderConfig{Topic: hits.Name, Partitions: hits.Partitions, QueueBytes: queueBytes}
 	if p.Local != nil {
 		appender := p.Local.NewAppender(to)
-		r.producer, r.notes = appender, localNotes{p.Local.Log, appender}
+		r.producer, r.notes = appender, localNotes{p.Local.Log, appender, p.Config.Store.Redis != ""}
 	} else {
 		r.producer = client.Appender(to)
 	}

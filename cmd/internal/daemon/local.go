@@ -109,15 +109,20 @@ func (p *Process) openLocal(ctx context.Context) (*Local, error) {
 // localNotes are the notes next to the topic of hits.
 type localNotes struct {
 	*local.Log
-	hits *local.Appender
+	hits  *local.Appender
+	apart bool // the windows are in another database, and must not get ahead of the hits
 }
 
 // Together implements journal.Notes.
-func (l localNotes) Together(ctx context.Context, messages []topic.Message, notes []topic.Note) error {
-	if len(messages) == 0 { // notes alone do not wait for room in the queue of hits
-		return l.Log.Together(ctx, nil, notes, nil)
+func (l localNotes) Together(ctx context.Context, messages []topic.Message, notes []topic.Note, synced bool) error {
+	var parts []local.Part
+	if len(messages) > 0 { // notes alone do not wait for room in the queue of hits
+		parts = []local.Part{{Appender: l.hits, Messages: messages}}
 	}
-	return l.Log.Together(ctx, []local.Part{{Appender: l.hits, Messages: messages}}, notes, nil)
+	if synced || l.apart {
+		return l.Log.Together(ctx, parts, notes, nil)
+	}
+	return l.TogetherUnsynced(ctx, parts, notes, nil)
 }
 
 // commandPatience is how long a command of the tool may have the folder while a process starts on it.

@@ -17,10 +17,10 @@ func TestNotesAloneWaitForNoHits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer opened.Close()
-	notes := localNotes{opened.Log, opened.NewAppender(topic.AppenderConfig{Topic: "missing", Partitions: 1})}
+	notes := localNotes{opened.Log, opened.NewAppender(topic.AppenderConfig{Topic: "missing", Partitions: 1}), false}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := notes.Together(ctx, nil, []topic.Note{{Key: []byte("key"), Value: []byte("value")}}); err != nil {
+	if err := notes.Together(ctx, nil, []topic.Note{{Key: []byte("key"), Value: []byte("value")}}, true); err != nil {
 		t.Error(err)
 	}
 }

@@ -158,13 +158,24 @@ type Part struct {
 // permanently is left out. While the queue of one of the topics is full Together waits, and when the context ends first,
 // it accepts nothing. Notes must not be changed until done.
 func (l *Log) Together(ctx context.Context, parts []Part, notes []topic.Note, done func(error)) error {
-	for i := range notes {
-		if n := &notes[i]; len(n.Key) == 0 || len(n.Key) > maxKey || len(n.Value) > maxNote {
+	return l.together(ctx, parts, &extra{notes: notes, done: done})
+}
+
+// TogetherUnsynced is Together for a caller that can make its messages again: readers see them, and done is called,
+// before they are synced. A kill or a loss of power may then lose the last calls, each completely, with their notes. All
+// that was written before a synced write is on the disk with it; Sync does the same.
+func (l *Log) TogetherUnsynced(ctx context.Context, parts []Part, notes []topic.Note, done func(error)) error {
+	return l.together(ctx, parts, &extra{notes: notes, done: done, unsynced: true})
+}
+
+func (l *Log) together(ctx context.Context, parts []Part, e *extra) error {
+	for i := range e.notes {
+		if n := &e.notes[i]; len(n.Key) == 0 || len(n.Key) > maxKey || len(n.Value) > maxNote {
 			return topic.Errorf(topic.ErrTooLarge, "a note of %d bytes with a key of %d bytes; at most %d and 1 to %d are allowed", len(n.Value), len(n.Key), maxNote, maxKey)
 		}
 	}
 	for {
-		room, err := l.queue.addTogether(parts, &extra{notes: notes, done: done})
+		room, err := l.queue.addTogether(parts, e)
 		if room == nil {
 			return err
 		}
@@ -203,9 +214,10 @@ type call struct {
 
 // An extra is what is written next to messages: notes, or a commit.
 type extra struct {
-	notes  []topic.Note
-	commit *pendingCommit
-	done   func(error)
+	notes    []topic.Note
+	commit   *pendingCommit
+	done     func(error)
+	unsynced bool // the call need not be synced
 }
 
 // A task runs in the writer's goroutine.

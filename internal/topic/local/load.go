@@ -18,13 +18,18 @@ import (
 // load reads the topics of the present opening of the database. Topics that were in it before and are gone are made
 // again. The writer calls it, and Open before the writer runs.
 func (l *Log) load(ctx context.Context) error {
-	known := l.allTopics()
+	known, unsynced := l.allTopics(), slices.Clone(l.unsynced)
 	opened, err := database.Do(ctx, l.database, func(db *pebble.DB) (*pebble.DB, error) {
-		return db, restore(db, known)
+		made, err := restore(db, known)
+		if err == nil && !made {
+			err = again(db, unsynced)
+		}
+		return db, err
 	})
 	if err != nil {
 		return err
 	}
+	l.forgetUnsynced()
 
 	states, err := database.Do(ctx, l.database, func(db *pebble.DB) ([]loadedTopic, error) {
 		if db != opened {
@@ -47,20 +52,20 @@ func (l *Log) allTopics() []*storedTopic {
 	return slices.Collect(maps.Values(l.topics))
 }
 
-// restore makes topics again that the database does not have.
-func restore(db *pebble.DB, known []*storedTopic) error {
+// restore makes topics again that the database does not have, and reports whether there were any.
+func restore(db *pebble.DB, known []*storedTopic) (made bool, err error) {
 	for _, t := range known {
 		found, err := database.Get(db, topicKey(t.name))
 		if err == nil && found == nil {
-			again := t.description
-			again.ID = newID()
-			err = store(db, t.name, again)
+			next := t.description
+			next.ID = newID()
+			made, err = true, store(db, t.name, next)
 		}
 		if err != nil {
-			return err
+			return made, err
 		}
 	}
-	return nil
+	return made, nil
 }
 
 func newID() string {

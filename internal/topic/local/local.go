@@ -5,22 +5,24 @@
 // A message is answered when it is on the disk. One goroutine writes: all that is accepted while it syncs goes into its
 // next write, over all topics, so many callers share one sync. One call of Send accepts all of its messages for one
 // write: after a crash all of them are there, or none. Together extends that to several topics and to notes, which are
-// values by key next to the records.
+// values by key next to the records. A caller that can make its messages again need not have them synced
+// (TogetherUnsynced): they are answered and read before. A crash may lose the last of them, but nothing that other
+// records rest on, because those are written later.
 //
 // A compacted topic keeps the last record of each key. The write that brings a record also deletes the one before it, so
 // there is no moment at which a crash could lose both. A record without a value goes a day after it came
 // (delete.retention.ms). Other topics lose records by age (retention.ms) and size (retention.bytes), once a minute.
 //
-// Readers see a record when it is on the disk. They get the latest records from memory, without a copy; Options.TailBytes
+// Readers see a record when it is answered. They get the latest records from memory, without a copy; Options.TailBytes
 // bounds these. Older ones are read from the database. A reader that waits is woken by the write.
 //
 // Groups exist in memory: all members are in this process. Only partitions that change hands are given up; owners of
 // others go on. An owner that does not return within Group.Rebalance loses its partition: it cannot commit any more.
 //
 // A disk that fails makes writes wait, and readers of old records pause, until the database works again; then all that
-// was answered is there. Records that were just being written may be there twice. When the folder was deleted, the
-// topics are made again, empty and with other identities: offsets begin at 0, as in a topic of Kafka that was deleted
-// and made.
+// was answered is there: it is written again where it was not synced. Records that were just being written may be there
+// twice. When the folder was deleted, the topics are made again, empty and with other identities: offsets begin at 0, as
+// in a topic of Kafka that was deleted and made.
 //
 // Limits: a record has at most 1 MiB, a key of a compacted topic 32 KiB, a topic 10,000 partitions, and there are at most
 // 1,000 topics. Memory: the queues of appenders, twice the largest write, TailBytes, and the answers of readers.
@@ -69,6 +71,7 @@ const (
 	defaultFetch = 4 << 20
 	defaultGrace = 30 * time.Second // for an owner to return
 	writeBytes   = 1 << 20          // after which a write takes no more calls
+	mostUnsynced = 1 << 20          // bytes, after which the next write is synced
 )
 
 // Options say where topics are kept.
@@ -87,6 +90,10 @@ type Log struct {
 	database *database.DB
 	logger   *slog.Logger
 	loaded   atomic.Pointer[pebble.DB] // the opening that the state in memory belongs to
+
+	// Of the writer:
+	unsynced      [][]byte // the writes that were not synced, as pebble stores them
+	unsyncedBytes int
 
 	mu      sync.Mutex
 	topics  map[string]*storedTopic
@@ -132,6 +139,21 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 func (l *Log) Close() {
 	l.stop()
 	<-l.ended
+}
+
+// Sync returns when all that was answered before is on the disk.
+func (l *Log) Sync(ctx context.Context) error {
+	return l.queue.task(ctx, func(ctx context.Context) error {
+		if len(l.unsynced) == 0 {
+			return nil
+		}
+		_, err := on(ctx, l, func(db *pebble.DB) (struct{}, error) { return struct{}{}, db.LogData(nil, pebble.Sync) })
+		if err != nil {
+			return fmt.Errorf("syncing the topics: %w", l.cause(ctx, err))
+		}
+		l.forgetUnsynced()
+		return nil
+	})
 }
 
 var errClosed = topic.Errorf(topic.ErrClosed, "the log is closed")

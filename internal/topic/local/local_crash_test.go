@@ -47,6 +47,7 @@ type site struct {
 	log *Log
 
 	hits, list *Appender
+	unsynced   bool // its steps are
 }
 
 const listKeys = 50
@@ -95,7 +96,11 @@ func (s *site) step(ctx context.Context, n int, done func(error)) error {
 	if n%7 == 0 {
 		entry.Value = nil
 	}
-	return s.log.Together(ctx, []Part{
+	together := s.log.Together
+	if s.unsynced {
+		together = s.log.TogetherUnsynced
+	}
+	return together(ctx, []Part{
 		{s.hits, []topic.Message{{Value: valueOf(n)}, {Partition: 1, Value: valueOf(n)}}}, {s.list, []topic.Message{entry}},
 	}, []topic.Note{{Key: []byte("step"), Value: valueOf(n)}}, done)
 }
@@ -245,19 +250,28 @@ func TestKill(t *testing.T) {
 	t.Logf("%d steps, %d kills", last+1, kills)
 }
 
-// A loss of power loses nothing that was answered. Whatever the disk kept of what was not synced, no half of a step is
-// there.
+// A loss of power loses nothing that was answered, or that was answered and synced. Whatever the disk kept of what was not
+// synced, no half of a step is there.
 func TestALossOfPower(t *testing.T) {
-	t.Parallel()
+	for _, unsynced := range []bool{false, true} {
+		t.Run(fmt.Sprintf("unsynced=%v", unsynced), func(t *testing.T) {
+			t.Parallel()
+			losePower(t, unsynced)
+		})
+	}
+}
+
+func losePower(t *testing.T, unsynced bool) {
 	fs := vfs.NewCrashableMem()
 	s, err := openSite(database.Options{Folder: "weir", FS: fs})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.unsynced = unsynced
 	var answered atomic.Int64
 	answered.Store(-1)
 	random := rand.New(rand.NewPCG(1, 2))
-	lost := 0
+	lost, synced := 0, -1
 	for n := range 400 {
 		if err := s.step(ctx, n, func(err error) {
 			if err == nil {
@@ -270,6 +284,15 @@ func TestALossOfPower(t *testing.T) {
 			continue
 		}
 		at := int(answered.Load())
+		if unsynced && n%16 == 0 {
+			if err := s.log.Sync(ctx); err != nil {
+				t.Fatal(err)
+			}
+			synced = at
+		}
+		if unsynced {
+			at = synced
+		}
 		after, err := openSite(database.Options{Folder: "weir", FS: fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: random.IntN(101), RNG: random})})
 		if err != nil {
 			t.Fatal(err)
@@ -302,50 +325,88 @@ func (f *faulty) MaybeError(op errorfs.Op) error {
 	return &os.PathError{Op: "write", Path: op.Path, Err: syscall.ENOSPC}
 }
 
-// A disk that is full at any moment makes messages wait. When there is room again all are written.
+// A disk that is full at any moment makes messages wait. When there is room again all are written, also those that were
+// answered and not synced, and a reader that has seen them goes on behind them.
 func TestAFullDisk(t *testing.T) {
 	for n := int64(0); n < 100; n += 1 + n/2 {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			t.Parallel()
-			disk := &faulty{}
-			disk.mended.Store(true)
-			s, err := openSite(database.Options{Folder: "weir", FS: errorfs.Wrap(vfs.NewMem(), disk)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := s.log.Reader("hits", 0, 0, 0)
-			disk.left.Store(n)
-			disk.mended.Store(false)
-			var answered atomic.Int64
-			steps := 0
-			for ; steps < 300 || s.db.Fault() == nil; steps++ {
-				if err := s.step(ctx, steps, func(err error) {
-					if err != nil {
-						t.Error(err)
-					}
-					answered.Add(1)
-				}); err != nil {
-					t.Fatal(err)
-				}
-				if steps%10 == 0 {
-					time.Sleep(time.Millisecond)
-				}
-			}
-			if _, err := r.Fetch(ctx); err != nil && !errors.Is(err, topic.ErrUnreachable) {
-				t.Errorf("reading meanwhile: %v", err)
-			}
-			disk.mended.Store(true)
-			wait.Until(t, "all are written, and the topics are read again", func() bool {
-				_, err := s.log.Notes(ctx, nil)
-				return answered.Load() == int64(steps) && err == nil
+		for _, unsynced := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d/unsynced=%v", n, unsynced), func(t *testing.T) {
+				t.Parallel()
+				fillDisk(t, n, unsynced)
 			})
-			if last := s.check(t, steps-1, true); last != steps-1 {
-				t.Errorf("the last step is %d", last)
-			}
-			if err := s.close(ctx); err != nil {
+		}
+	}
+}
+
+func fillDisk(t *testing.T, n int64, unsynced bool) {
+	disk := &faulty{}
+	disk.mended.Store(true)
+	s, err := openSite(database.Options{Folder: "weir", FS: errorfs.Wrap(vfs.NewMem(), disk)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.unsynced = unsynced
+	follower := follow(t, s.log)
+	r := s.log.Reader("hits", 0, 0, 0)
+	disk.left.Store(n)
+	disk.mended.Store(false)
+	var answered atomic.Int64
+	steps := 0
+	for ; steps < 300 || s.db.Fault() == nil; steps++ {
+		if err := s.step(ctx, steps, func(err error) {
+			if err != nil {
 				t.Error(err)
 			}
-		})
+			answered.Add(1)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if steps%10 == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if _, err := r.Fetch(ctx); err != nil && !errors.Is(err, topic.ErrUnreachable) {
+		t.Errorf("reading meanwhile: %v", err)
+	}
+	disk.mended.Store(true)
+	wait.Until(t, "all are written, and the topics are read again", func() bool {
+		_, err := s.log.Notes(ctx, nil)
+		return answered.Load() == int64(steps) && err == nil
+	})
+	if last := s.check(t, steps-1, true); last != steps-1 {
+		t.Errorf("the last step is %d", last)
+	}
+	follower(steps - 1)
+	if err := s.close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// follow has a reader follow a partition. It returns a function that waits until the reader has seen a step.
+func follow(t *testing.T, l *Log) func(last int) {
+	var seen atomic.Int64
+	ctx, stop := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for r := l.Reader("hits", 0, 0, 0); ctx.Err() == nil; {
+			records, err := r.Fetch(ctx)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, topic.ErrUnreachable) {
+				t.Errorf("a reader that follows: %v", err)
+				return
+			}
+			for _, record := range records {
+				if n := int64(numberOf(record.Value)); n > seen.Load()+1 {
+					t.Errorf("step %d follows on %d", n, seen.Load())
+				} else {
+					seen.Store(n)
+				}
+			}
+		}
+	})
+	return func(last int) {
+		wait.Until(t, "the reader has seen the last step", func() bool { return seen.Load() == int64(last) })
+		stop()
+		running.Wait()
 	}
 }
 

@@ -1,7 +1,9 @@
 package local
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -20,6 +22,8 @@ type write struct {
 	spare    []*place
 	results  []result
 	size     int
+	synced   bool            // it has to be
+	stored   []byte          // how it was written, unless it was synced
 	latest   map[string]last // of the keys of this write, in compacted topics; by topic, partition and key
 }
 
@@ -38,12 +42,14 @@ type place struct {
 	replaced []int64 // offsets of records that this write deletes
 }
 
-// begin prepares a write. Only these copies of the caller's slices are used from now on.
-func (w *write) begin(calls []call, messages []queued, now time.Time) {
+// begin prepares a write, which is synced if it has to be or one of its calls does. Only these copies of the caller's
+// slices are used from now on.
+func (w *write) begin(calls []call, messages []queued, now time.Time, synced bool) {
 	w.calls = append(w.calls[:0], calls...)
 	w.messages = append(w.messages[:0], messages...)
 	w.now = now.UnixMilli()
-	w.size = 0
+	w.size, w.stored = 0, nil
+	w.synced = synced || slices.ContainsFunc(calls, func(c call) bool { return c.extra == nil || !c.extra.unsynced })
 	w.results = w.results[:0]
 }
 
@@ -64,26 +70,46 @@ func (w *write) forget() {
 
 // do writes.
 func (w *write) do(db *pebble.DB) error {
-	bytes := 64
+	size := 64
 	for i := range w.messages {
-		bytes += 2*(prefixBytes+8+32) + recordSize(&w.messages[i].Message) + len(w.messages[i].Key) // a compacted topic's has its key twice
+		size += 2*(prefixBytes+8+32) + recordSize(&w.messages[i].Message) + len(w.messages[i].Key) // a compacted topic's has its key twice
 	}
 	for i := range w.calls {
 		if e := w.calls[i].extra; e != nil {
-			bytes += w.calls[i].bytes + topic.MaxMetadata
+			size += w.calls[i].bytes + topic.MaxMetadata
 		}
 	}
 
 	// It is not closed: readers use its bytes.
-	batch := db.NewBatchWithSize(bytes)
+	batch := db.NewBatchWithSize(size)
 	if err := w.encode(db, batch); err != nil {
 		return err
 	}
-	w.size = bytes
+	w.size = size
 	if batch.Empty() {
+		w.synced = false
 		return nil
 	}
-	return db.Apply(batch, pebble.Sync)
+	if w.synced {
+		return db.Apply(batch, pebble.Sync)
+	}
+	w.stored = batch.Repr()
+	return db.Apply(batch, pebble.NoSync)
+}
+
+// again writes what was not synced once more: all of it, or what is missing, is there afterwards.
+func again(db *pebble.DB, unsynced [][]byte) error {
+	for _, stored := range unsynced {
+		batch := db.NewBatch()
+		err := batch.SetRepr(bytes.Clone(stored)) // others may read the records in it
+		if err == nil {
+			err = db.Apply(batch, pebble.Sync)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (w *write) encode(db *pebble.DB, batch *pebble.Batch) error {

@@ -98,6 +98,7 @@ func (w *writer) settle(closing context.Context, calls []call, messages []queued
 		done, err := w.try(closing, calls, messages)
 		if err == nil {
 			w.waits = 0
+			w.keepUnsynced(done)
 			w.publish(done)
 			w.answer(calls, messages, done, nil)
 			done.forget()
@@ -122,7 +123,7 @@ func (w *writer) try(closing context.Context, calls []call, messages []queued) (
 	if next == nil {
 		next = &write{places: map[*partition]*place{}}
 	}
-	next.begin(calls, messages, w.options.Now())
+	next.begin(calls, messages, w.options.Now(), w.unsyncedBytes >= mostUnsynced)
 
 	type result struct {
 		done *write
@@ -142,6 +143,22 @@ func (w *writer) try(closing context.Context, calls []call, messages []queued) (
 			w.answerAbandoned()
 		}
 	}
+}
+
+// keepUnsynced keeps what was written until it is synced: if the disk fails before, it is written again.
+func (w *writer) keepUnsynced(done *write) {
+	switch {
+	case done.synced:
+		w.forgetUnsynced()
+	case done.stored != nil:
+		w.unsynced = append(w.unsynced, done.stored)
+		w.unsyncedBytes += len(done.stored)
+	}
+}
+
+func (l *Log) forgetUnsynced() {
+	clear(l.unsynced)
+	l.unsynced, l.unsyncedBytes = l.unsynced[:0], 0
 }
 
 // report logs a failure, at most once a minute.

@@ -296,7 +296,7 @@ func (f *family) open(known *knownLog, file found, opened *os.File, start []byte
 
 	config := pipeline.StreamConfig{
 		Log: file.path, Source: known.source, Position: known.position, Reached: known.reached, Journal: f.known.cuts, Send: f.known.cuts.Send,
-		Keep: log.keep, Member: f.member, NotBefore: notBefore, LateNotes: true,
+		Keep: log.keep, Member: f.member, NotBefore: notBefore, LateNotes: true, Unsynced: true,
 	}
 	if !t.Packed() { // of others the length says nothing
 		config.Measure = log.lag

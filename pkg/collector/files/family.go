@@ -42,7 +42,10 @@ type family struct {
 
 	wake   chan struct{} // holds one
 	polled atomic.Bool
-	moved  atomic.Bool // files came or went
+	moved  atomic.Bool     // files came or went
+	steady atomic.Bool     // the live log is read at each beat
+	calmed chan<- struct{} // wakes the source when it is not any more
+	growth growth
 
 	logs                   []*fileLog            // open, oldest first
 	undecided              bool                  // some files could not be assigned to a log yet
@@ -75,7 +78,7 @@ type fileLog struct {
 func (s *source) newFamily(path string, began beginning) *family {
 	f := &family{
 		in: s.in, known: s.known, allBarred: &s.barred, allRead: &s.read, allEnds: &s.ends,
-		owner: &owner{path}, began: began, wake: make(chan struct{}, 1), finished: map[inode]os.FileInfo{},
+		owner: &owner{path}, began: began, wake: make(chan struct{}, 1), calmed: s.calmed, growth: growth{beat: s.in.Batch()}, finished: map[inode]os.FileInfo{},
 		done: map[inode]string{}, broken: map[inode]*brokenFile{}, warned: map[string]bool{},
 	}
 	f.folder, f.name = filepath.Dir(path), filepath.Base(path)

@@ -46,6 +46,7 @@ type source struct {
 	known    *Logs
 	watcher  *fsnotify.Watcher // nil when there are no notifications
 	families map[string]*family
+	calmed   chan struct{} // a family does not read at each beat any more
 	watched  map[string]bool
 	running  sync.WaitGroup
 	barred   barredFiles
@@ -58,7 +59,7 @@ type source struct {
 
 // New makes a source. Its files are of the known logs.
 func New(in *pipeline.Intake, known *Logs, config Config) (pipeline.Source, error) {
-	f := &source{in: in, config: config, known: known, families: map[string]*family{}, watched: map[string]bool{}, began: map[string]beginning{}}
+	f := &source{in: in, config: config, known: known, families: map[string]*family{}, calmed: make(chan struct{}, 1), watched: map[string]bool{}, began: map[string]beginning{}}
 	for _, pattern := range config.Patterns {
 		if _, err := filepath.Match(pattern, ""); err != nil {
 			return nil, fmt.Errorf("the pattern %q: %w", pattern, err)
@@ -157,7 +158,9 @@ func (f *source) follow(ctx context.Context) {
 		case <-lost:
 			f.reportLost()
 		case <-quiet.timer.C:
-			quiet.turn(f.in.NextBeat())
+			quiet.turn(f.in.NextBeat(), f.allSteady())
+		case <-f.calmed:
+			quiet.end()
 		case event, ok := <-taken:
 			if !ok {
 				events = nil
@@ -180,6 +183,16 @@ func (f *source) follow(ctx context.Context) {
 			f.Status() // the gauges
 		}
 	}
+}
+
+// allSteady reports whether every family reads at each beat, so that notifications are not urgent.
+func (f *source) allSteady() bool {
+	for _, one := range f.families {
+		if !one.steady.Load() {
+			return false
+		}
+	}
+	return true
 }
 
 // reportLost warns of logs whose file was rotated, while no process followed it, to where no pattern leads.

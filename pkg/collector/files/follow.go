@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weir/internal/logfile"
+	"weir/internal/sleep"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/collector/tape"
 	"weir/pkg/request"
@@ -104,10 +105,16 @@ func (f *family) pause(ctx context.Context) {
 	if n := len(f.logs); n > 0 {
 		live := f.logs[n-1]
 		live.stream.SetBehind(false)
-		if err = live.stream.Wait(ctx, f.wake); err != nil {
+		if f.setSteady(f.growth.note(live.grown)) {
+			err = live.stream.Beat(ctx)
+		} else {
+			err = live.stream.Wait(ctx, f.wake)
+		}
+		if err != nil {
 			f.failed(ctx, err)
 		}
 	} else {
+		f.setSteady(false)
 		f.member.Idle(true)
 		select {
 		case <-f.wake:
@@ -121,6 +128,14 @@ func (f *family) pause(ctx context.Context) {
 	if f.moved.Swap(false) || f.undecided || changed {
 		f.scan()
 	}
+}
+
+// setSteady notes whether the live log is read at each beat. If it is not any more, notifications are needed again.
+func (f *family) setSteady(steady bool) bool {
+	if f.steady.Swap(steady) && !steady {
+		sleep.Wake(f.calmed)
+	}
+	return steady
 }
 
 // changed reports whether the live file is no longer the file that is read as such, or a broken file has moved.
@@ -355,6 +370,9 @@ func (f *family) atEnd(ctx context.Context, log *fileLog, err error) error {
 // rest may be in a copy.
 func (f *family) truncated(ctx context.Context, log *fileLog) {
 	f.drop(ctx, log)
+	if err := f.known.cuts.Settle(ctx, log.source); err != nil { // after a crash its lines could not be read again
+		f.failed(ctx, err)
+	}
 	f.scan()
 	from := "none"
 	for _, other := range f.logs {

@@ -44,6 +44,7 @@ type Cut struct {
 	Reached     int64  // the newest request time of the log up to here, Unix ms; unknown (math.MinInt64) before the first
 	Note        []byte // what the source keeps with the position
 	Batches     []Batch
+	Unsynced    bool // it need not be synced with its note, for its log can be read again; this is not stored
 }
 
 // A Batch is one record for one partition of the topic of hits.

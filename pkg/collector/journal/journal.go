@@ -30,7 +30,8 @@ import (
 
 const (
 	lazyEvery    = time.Second
-	compactBytes = 32 << 20 // a journal longer than this, and than twice its first size, is rewritten
+	syncPatience = 5 * time.Second // for the log of hits
+	compactBytes = 32 << 20        // a journal longer than this, and than twice its first size, is rewritten
 )
 
 // A Journal is the one journal of all files of a process, in a file that it appends to. One goroutine writes it:
@@ -41,7 +42,8 @@ const (
 //
 // Where the log of hits can keep notes (Notes), a note of a cut goes there with its hits, in one write, and the file
 // needs no cut: a cut counts as noted at once. The file then has the states of logs up to a second late, and Open takes
-// the later ones from the notes.
+// the later ones from the notes. The write need not be synced if the log can be read again: the file is only written once
+// the log of hits is synced, so a crash loses a cut together with its note, and never leaves the file ahead.
 //
 // When a write fails, the content of the file is unknown; the journal then rewrites it from memory until that
 // succeeds, and cuts and their streams wait meanwhile.
@@ -105,8 +107,12 @@ type Notes interface {
 	// Notes returns those whose keys begin with a prefix.
 	Notes(ctx context.Context, prefix []byte) ([]topic.Note, error)
 
-	// Together writes messages and notes in one write. It is done when the last message is.
-	Together(ctx context.Context, messages []topic.Message, notes []topic.Note) error
+	// Together writes messages and notes in one write. It is done when the last message is. Unless it is synced, a crash
+	// may then lose it, with all that comes after it.
+	Together(ctx context.Context, messages []topic.Message, notes []topic.Note, synced bool) error
+
+	// Sync returns when all that is done is on the disk.
+	Sync(ctx context.Context) error
 }
 
 // Open locks a folder, reads its journal and starts its goroutine. Close ends it and unlocks the folder.

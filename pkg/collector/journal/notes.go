@@ -20,7 +20,7 @@ func (j *Journal) HasNotes() bool { return j.notes != nil }
 // Land sends the messages of a cut together with its note.
 func (j *Journal) Land(ctx context.Context, c *Cut, messages []topic.Message) error {
 	state := entry{kind: entryLog, log: c.after()}.append(nil)
-	return j.notes.Together(ctx, messages, []topic.Note{{Key: j.noteKey(c.Source), Value: state}})
+	return j.notes.Together(ctx, messages, []topic.Note{{Key: j.noteKey(c.Source), Value: state}}, !c.Unsynced)
 }
 
 // after is the state of the log behind the cut.
@@ -69,7 +69,7 @@ func (j *Journal) readNotes() error {
 	if len(others) == 0 {
 		return nil
 	}
-	return j.notes.Together(ctx, nil, others)
+	return j.notes.Together(ctx, nil, others, true)
 }
 
 // land takes the state of a log that is later than that in the file: the log of hits has all cuts before it.
@@ -82,7 +82,7 @@ func (s *state) land(log Log) {
 // forgetNote removes a source's note. When that fails, the next start finds the log again, and forgets it then.
 func (j *Journal) forgetNote(source string) {
 	if j.notes != nil {
-		_ = j.notes.Together(context.Background(), nil, []topic.Note{{Key: j.noteKey(source)}})
+		_ = j.notes.Together(context.Background(), nil, []topic.Note{{Key: j.noteKey(source)}}, true)
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -24,6 +26,8 @@ type memoryNotes struct {
 	values  map[string][]byte
 	records int
 	fault   error
+	mu      sync.Mutex
+	broken  error // why nothing can be synced
 }
 
 func (m *memoryNotes) Notes(_ context.Context, prefix []byte) (all []topic.Note, err error) {
@@ -35,7 +39,7 @@ func (m *memoryNotes) Notes(_ context.Context, prefix []byte) (all []topic.Note,
 	return all, m.fault
 }
 
-func (m *memoryNotes) Together(_ context.Context, messages []topic.Message, notes []topic.Note) error {
+func (m *memoryNotes) Together(_ context.Context, messages []topic.Message, notes []topic.Note, _ bool) error {
 	m.records += len(messages)
 	for _, n := range notes {
 		if n.Value == nil {
@@ -45,6 +49,18 @@ func (m *memoryNotes) Together(_ context.Context, messages []topic.Message, note
 		}
 	}
 	return nil
+}
+
+func (m *memoryNotes) Sync(context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.broken
+}
+
+func (m *memoryNotes) setBroken(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.broken = err
 }
 
 func openWith(t *testing.T, folder string, notes Notes) (*Journal, error) {
@@ -133,6 +149,38 @@ func TestNotesGoOnWhereTheFileIsLate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A log of hits that is not synced may lose its end, so the file gets no later state before it is.
+func TestTheFileIsNotAheadOfTheHits(t *testing.T) {
+	folder, notes := t.TempDir(), &memoryNotes{values: map[string][]byte{}}
+	j := mustOpen(t, folder, notes)
+	before := read(t, filepath.Join(folder, "journal"))
+	notes.setBroken(errors.New("the disk is full"))
+	c := &Cut{Source: "log", To: 10, Batches: []Batch{{0, 1, []byte("hits")}}}
+	j.Note(c, func() {})
+	if err := j.Land(t.Context(), c, make([]topic.Message, 1)); err != nil {
+		t.Fatal(err)
+	}
+	j.Done("log", 10)
+
+	impatient, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, _, err := j.Standing(impatient, "log"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the journal has answered: %v", err)
+	}
+	if !bytes.Equal(read(t, filepath.Join(folder, "journal")), before) {
+		t.Error("the file was written")
+	}
+
+	notes.setBroken(nil)
+	if log, _, err := j.Standing(t.Context(), "log"); err != nil || log == nil || log.Position != 10 {
+		t.Errorf("the log stands at %+v, %v", log, err)
+	}
+	if bytes.Equal(read(t, filepath.Join(folder, "journal")), before) {
+		t.Error("the file was not written")
+	}
+	closed(t, j)
 }
 
 // settle has the goroutine write what is queued.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"time"
@@ -33,18 +34,37 @@ func (j *Journal) run(fault error) {
 	}
 }
 
-// commit writes all queued changes, however long it takes, and answers those who wait for it.
+// commit writes all queued changes, however long it takes, and answers those who wait for it. The file must not get ahead
+// of the log of hits: with notes, changes wait until that is synced.
 func (j *Journal) commit() {
 	j.mu.Lock()
 	queue, asks := j.queue, j.asks
 	j.queue, j.asks = nil, nil
 	j.mu.Unlock()
+	if len(queue) > 0 && j.notes != nil && !j.syncNotes() {
+		j.mu.Lock()
+		j.queue, j.asks = append(queue, j.queue...), append(asks, j.asks...)
+		j.mu.Unlock()
+		return
+	}
 	if len(queue) > 0 && !j.write(queue) {
 		return
 	}
 	for _, ask := range asks {
 		ask(&j.state)
 	}
+}
+
+// syncNotes syncs the log of hits; false when that fails, or takes too long.
+func (j *Journal) syncNotes() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), syncPatience)
+	defer cancel()
+	if err := j.notes.Sync(ctx); err != nil {
+		j.faults.Note("sync", fmt.Errorf("the journal waits for the log of hits: %w", err))
+		return false
+	}
+	j.faults.Over("sync")
+	return true
 }
 
 // write writes changes; ok is false when it gives up.

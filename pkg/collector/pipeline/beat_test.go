@@ -125,6 +125,35 @@ func TestLiveCutsKeepTheBeat(t *testing.T) {
 	})
 }
 
+// TestBeat reads a log that grows all the time without a report that there is more.
+func TestBeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := beaten(t)
+		p := r.paper(t, StreamConfig{})
+		for n := range 10 {
+			p.written = append(p.written, time.Now())
+			p.s.mustAdd(t, logLine(n, time.Now()))
+			time.AfterFunc(testBeat/2, func() {
+				if now := p.s.logStatus(); now.InFlight > 0 || now.Position != int64(n+1) {
+					t.Errorf("between two beats: %+v", now)
+				}
+			})
+			if err := p.s.Beat(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if since := time.Now().UnixNano() % int64(testBeat); since != 0 {
+				t.Errorf("it returned %s after the beat", time.Duration(since))
+			}
+		}
+		if took := p.waited(); took > 0 || len(p.j.cuts) != 10 {
+			t.Errorf("%d cuts, and a line waited for %s", len(p.j.cuts), took)
+		}
+		if err := p.s.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // A line that comes alone is cut at once, and so is each where senders wait for an answer.
 func TestWhatDoesNotWaitForTheBeat(t *testing.T) {
 	for name, c := range map[string]struct {

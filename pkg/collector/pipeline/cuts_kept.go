@@ -74,6 +74,12 @@ func (k *KeptCuts) Standing(ctx context.Context, source string) (*journal.Log, e
 	return log, nil
 }
 
+// Settle returns when all that Kafka has of a log is noted on the disk.
+func (k *KeptCuts) Settle(ctx context.Context, source string) error {
+	_, _, err := k.journal.Standing(ctx, source)
+	return err
+}
+
 // sendAgain sends a noted cut that an earlier run may have sent already.
 func (k *KeptCuts) sendAgain(ctx context.Context, c *journal.Cut) error {
 	settled := func() { k.journal.Done(c.Source, c.To) }

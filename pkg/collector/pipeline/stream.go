@@ -27,6 +27,7 @@ const (
 //
 //	Add    for each record, with the position after it
 //	Wait   when there is nothing to read at the moment
+//	Beat   instead, when more is expected by the next beat
 //	Drain  at the end
 //
 // and nothing else blocks. A cut of live records ends when the beat allows it. Without a beat, or when senders wait for
@@ -49,6 +50,7 @@ type Stream struct {
 	member    *pace.Member
 	notBefore int64
 	lateNotes bool
+	unsynced  bool
 	oneRule   bool
 	beat      *beat // nil: cuts end at once
 	beaten    int64 // the period of the last cut
@@ -109,6 +111,7 @@ type StreamConfig struct {
 	Send      Send                        // of its cuts; nil is the pipeline's
 	LateNotes bool                        // cuts are noted when they may be sent, not before: at its next start the journal sends all its cuts
 	AtOnce    bool                        // senders wait for an answer: cuts are not grouped with others
+	Unsynced  bool                        // its records can be read again for a while: a cut that is sent with its note need not be synced with it
 	OneRule   bool                        // rules change only when nothing is in flight: the journal notes one set only
 
 	// Measure returns how much waits to be read, if that is known, while the stream waits: for a log that grows

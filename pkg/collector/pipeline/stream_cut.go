@@ -164,7 +164,7 @@ func (s *Stream) next() (after time.Duration, any bool) {
 // endCut ends the open cut and gives it to the journal.
 func (s *Stream) endCut() {
 	c := s.open
-	c.To, c.Reached = s.position, s.reached
+	c.To, c.Reached, c.Unsynced = s.position, s.reached, s.unsynced
 	if s.keep != nil {
 		c.Note = s.keep(c.To)
 	}

@@ -15,7 +15,7 @@ func (in *Intake) NewStream(config StreamConfig) *Stream {
 	s := &Stream{
 		in: in, log: config.Log, source: config.Source, position: config.Position, reached: config.Reached,
 		journal: config.Journal, sender: config.Send, keep: config.Keep, measure: config.Measure, member: config.Member,
-		notBefore: config.NotBefore, lateNotes: config.LateNotes, oneRule: config.OneRule, again: config.Again,
+		notBefore: config.NotBefore, lateNotes: config.LateNotes, unsynced: config.Unsynced, oneRule: config.OneRule, again: config.Again,
 		writers: make([]*hit.Writer, in.pipeline.config.Partitions), wake: make(chan struct{}, 1),
 		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
 		watch: watch{logger: in.logger, log: config.Log, warned: &in.warned},
@@ -184,6 +184,17 @@ func (s *Stream) Wait(ctx context.Context, more <-chan struct{}) error {
 	}
 }
 
+// Beat cuts and sends what is due, and returns at the next beat: for a log that grows all the time, which is read without
+// a report that there is more.
+func (s *Stream) Beat(ctx context.Context) error {
+	s.ender.flush()
+	if err := s.look(ctx); err != nil {
+		return err
+	}
+	s.Show()
+	return s.gather(ctx)
+}
+
 // gather returns when the beat allows a cut: until then more records may come, and all are read in one go. Meanwhile it
 // sends what is in flight. A backlog does not wait.
 func (s *Stream) gather(ctx context.Context) error {
@@ -202,6 +213,7 @@ func (s *Stream) gather(ctx context.Context) error {
 		if err := s.advance(ctx); err != nil {
 			return err
 		}
+		s.Show()
 	}
 
 	return nil
