@@ -181,9 +181,27 @@ func written(all []*series) bool {
 // one that is being written is the last, and the others are in the order of their first entries' times.
 func readSeries(folder, log string) ([]*series, error) {
 	names, err := list(folder)
-	if err != nil {
-		return nil, err
+	for range mostMoves {
+		if err != nil {
+			return nil, err
+		}
+		var all []*series
+		if all, err = readNamed(folder, log, names); err != nil {
+			return nil, err
+		}
+		// A file that got another name meanwhile may be missing.
+		before := names
+		if names, err = list(folder); err == nil && slices.Equal(before, names) {
+			return all, nil
+		}
 	}
+	return nil, fmt.Errorf("%s: files come and go all the time", folder)
+}
+
+const mostMoves = 100
+
+// readNamed is readSeries for the files of some names.
+func readNamed(folder, log string, names []string) ([]*series, error) {
 	var all []*series
 	byID := map[string]*series{}
 	for _, name := range names {

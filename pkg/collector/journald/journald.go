@@ -232,7 +232,8 @@ func (l *log) since(ctx context.Context, read place, all []*series, at time.Time
 	return p.ordered(), nil
 }
 
-// first returns the first entry of a series from an argument on, whatever the filter is.
+// first returns the first entry of a series from an argument on, whatever the filter is. The error is ordered.ErrOther if
+// files got other names meanwhile.
 func (l *log) first(ctx context.Context, s *series, from string) (e entry, ok bool, err error) {
 	c, err := startChild(nil, append(argumentsFor(s.files), "--output-fields="+message, from))
 	if err != nil {
@@ -241,6 +242,9 @@ func (l *log) first(ctx context.Context, s *series, from string) (e entry, ok bo
 	defer c.end()
 	for {
 		e, err := c.next(ctx, waitFor)
+		if (err == nil || errors.Is(err, io.EOF)) && !sameFiles(s.files) {
+			return e, false, ordered.ErrOther
+		}
 		switch {
 		case err == nil:
 			return e, true, nil

@@ -162,7 +162,7 @@ func (l *log) fill(ctx context.Context, page *ordered.Page) error {
 			return context.Cause(ctx)
 		}
 		if !l.checked && (err == nil || errors.Is(err, io.EOF)) {
-			if l.checked = l.sameFiles(); !l.checked {
+			if l.checked = sameFiles(l.files); !l.checked {
 				l.stop()
 				return nil
 			}
@@ -193,9 +193,9 @@ func (l *log) fill(ctx context.Context, page *ordered.Page) error {
 	return nil
 }
 
-// sameFiles reports whether the files still have their names, so that the child has opened these and no others.
-func (l *log) sameFiles() bool {
-	for _, f := range l.files {
+// sameFiles reports whether files still have their names, so that a child has opened these and no others.
+func sameFiles(files []file) bool {
+	for _, f := range files {
 		now, ok, err := openFile(f.path)
 		if err != nil || !ok || now.id != f.id {
 			return false
