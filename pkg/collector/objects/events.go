@@ -55,7 +55,7 @@ func newEvents(l *log, name string) *events {
 	return &events{log: l, name: name, queue: bucket.NewQueue(l.options.Queue, l.options.Where), held: map[string]*message{}, named: map[string]bool{}}
 }
 
-// reset keeps the messages of which no object was read. The others are received again.
+// reset keeps a message if none of its objects was read. The others are received again.
 func (e *events) reset() {
 	if e.reading != nil {
 		e.unread, e.reading = slices.Insert(e.unread, 0, e.reading), nil

@@ -68,7 +68,7 @@ func TestObjectsOfEventsCountOnce(t *testing.T) {
 	b.Await()
 	b.emptied()
 
-	// What is not sent when the collector stops is sent then, and its message comes again.
+	// Hits that are not sent when the collector stops are sent then, and their message comes again.
 	b.Sink.Set(func() { b.Sink.Mute = true })
 	b.server.Put("web/c", text(b.Lines(10)))
 	b.Sink.Await(t, b.Want)
