@@ -32,8 +32,8 @@ const valueBytes = 8
 type Writer struct {
 	rules []string
 	of    []uint64 // per rule: what the values of its hits are of, 0 where they have none; nil where no rule's have any
-	names []int32 // per rule: one more than its number in the batch, 0 before its first hit
-	used  []int   // rules, by their number in the batch
+	names []int32  // per rule: one more than its number in the batch, 0 before its first hit
+	used  []int    // rules, by their number in the batch
 
 	pairs    []pair
 	keys     []byte // the texts of all pairs

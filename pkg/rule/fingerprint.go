@@ -47,6 +47,8 @@ type decidingRule struct {
 	Within time.Duration `json:",omitempty"`
 	Secret bool          `json:",omitempty"`
 	Guard  int64         `json:",omitempty"`
+
+	Distinct []string `json:",omitempty"`
 }
 
 type decidingAllow struct {
@@ -83,6 +85,9 @@ func (r *Rule) deciding() decidingRule {
 		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog, Guard: r.Guard.MostNew,
 	}
 
+	if r.CountsDistinct() {
+		d.Distinct = r.Distinct.Words()
+	}
 	if r.Queue != nil {
 		d.Queue = r.Queue.Stream
 	}
