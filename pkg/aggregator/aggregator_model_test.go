@@ -21,6 +21,7 @@ import (
 type twin struct {
 	policies map[string]*window.Policy
 	limits   map[string][]string
+	values   map[string]uint64
 	states   map[string]*window.State
 	verdicts map[string]*windows.Verdict
 	ids      map[string]bool // name, from, level of all that were decided
@@ -30,14 +31,14 @@ type twin struct {
 }
 
 func (l *lab) twin() *twin {
-	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}, guards: map[string]int64{}, begun: map[string]int64{}, held: map[string]bool{}}
+	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, values: map[string]uint64{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}, guards: map[string]int64{}, begun: map[string]int64{}, held: map[string]bool{}}
 	for _, r := range parseRules(l.t, l.rules).Rules {
 		w.guards[r.Name] = r.Guard.MostNew
 		policy, err := r.Policy(labLate, 0)
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		w.policies[r.Name] = policy
+		w.policies[r.Name], w.values[r.Name] = policy, r.DistinctOf()
 		for _, limit := range r.Limits {
 			w.limits[r.Name] = append(w.limits[r.Name], limit.Text)
 		}
@@ -73,7 +74,16 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 		if item.UnixMilli > reader.Header().Clock+10_000 {
 			continue
 		}
-		switch o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost); o.Event {
+		if reader.Of(pair.Rule) != w.values[rule] {
+			continue
+		}
+		var o window.Outcome
+		if w.values[rule] == 0 {
+			o = w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost)
+		} else {
+			o = w.policies[rule].HitValue(w.states[name], item.UnixMilli, reader.Value(item))
+		}
+		switch o.Event {
 		case window.Broke, window.Extended, window.Moved:
 			if o.Event != window.Extended {
 				for _, other := range w.states[name].Others() {

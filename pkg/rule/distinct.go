@@ -127,7 +127,9 @@ func spanText(d time.Duration) string {
 	return d.String()
 }
 
-// phrased are limits with the texts that they have in a rule that counts different values.
+// Phrased are limits with the texts that they have in the rule: in words, if it counts different values.
+func (r *Rule) Phrased(limits []Limit) []Limit { return r.Distinct.phrased(limits) }
+
 func (k Key) phrased(limits []Limit) []Limit {
 	if len(k.parts) == 0 {
 		return limits

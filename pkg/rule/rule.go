@@ -238,7 +238,7 @@ func (s *Set) Shadowed() *Set { return s.with(func(_ int, r *Rule) { r.Mode = Sh
 func (s *Set) WithLimits(limits [][]Limit) *Set {
 	return s.with(func(i int, r *Rule) {
 		if len(limits[i]) > 0 {
-			r.Limits = r.Distinct.phrased(limits[i])
+			r.Limits = r.Phrased(limits[i])
 		}
 	})
 }
