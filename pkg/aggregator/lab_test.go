@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -387,7 +388,11 @@ func (l *lab) traffic(batches int) {
 }
 
 func (l *lab) batch(source string) {
-	name, of := []string{"few", "many", "paths"}[l.r.IntN(3)], uint64(0)
+	names, of := []string{"few", "many", "paths"}, uint64(0)
+	if !strings.Contains(l.rules, "name: paths") {
+		names = names[:2]
+	}
+	name := names[l.r.IntN(len(names))]
 	if name == "paths" {
 		switch of = l.values; l.r.IntN(20) { // of other fields, or of none, as from another version of the rule
 		case 0:

@@ -108,6 +108,14 @@ func (k Key) limitText(l Limit) string {
 	return fmt.Sprintf("%d different %s within %s", l.Hits, what, spanText(l.Per))
 }
 
+// JoinTexts joins the texts of limits: with commas where they are in words.
+func JoinTexts(limits []string) string {
+	if slices.ContainsFunc(limits, func(text string) bool { return strings.Contains(text, " different ") }) {
+		return strings.Join(limits, ", ")
+	}
+	return strings.Join(limits, " ")
+}
+
 var spanWords = []struct {
 	span      time.Duration
 	one, many string

@@ -232,7 +232,7 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 
 	w.printf("%d  %s  %s  blocked from %s %s", offset, output.Printable(e.Rule), output.Printable(e.Key), w.times.Exact(e.From), until)
 	if e.Limit != "" {
-		w.printf(", %d hits broke %s, level %d", e.Count, output.Printable(e.Limit), e.Level)
+		w.printf(", %s, level %d", blocklist.Broke(e.Count, "hits", output.Printable(e.Limit)), e.Level)
 	}
 	if e.Source == blocklist.Manual {
 		w.printf(", by %s: %s", output.Printable(e.By), output.Printable(e.Why))
