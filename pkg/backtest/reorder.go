@@ -11,7 +11,7 @@ import (
 //
 // Hits wait in buckets, a second wide or more, that form a ring by time. A bucket that lies completely before the
 // newest hit minus late is due: no earlier hit can follow. A hit that comes later than that is not accepted. So the
-// memory is that of the hits within late, 16 bytes each. A hit with a value takes two records, of which the second has the
+// memory is that of the hits within late, 16 bytes each. A hit with a value takes two records, and the second has the
 // value: they are added together, so they stay next to each other.
 type reorder struct {
 	late, width int64      // milliseconds

@@ -80,7 +80,7 @@ func FuzzRead(f *testing.F) {
 		if !slices.Equal(second.values, r.values) {
 			t.Fatalf("values %v, want %v", second.values, r.values)
 		}
-		if len(r.values) == 0 { // hits with values stay apart, of which the twin knows nothing
+		if len(r.values) == 0 { // hits with values stay apart, and the twin knows nothing of values
 			same(t, contents(&second), merged(all))
 		}
 	})

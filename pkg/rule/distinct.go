@@ -17,7 +17,7 @@ import (
 // Rules with distinct count how many different values the requests of a key have, and not how many requests there are. A
 // value travels as 64 bits of a hash of the hit's key and the value's form in keys: an HMAC-SHA256 by the key in secret_file
 // where there is one, else a SHA-256. So it is the same at every collector and after every restart. Without the file, who
-// computes some billions of hashes finds two values that are one under a key. They serve nobody else, and let through.
+// computes some billions of hashes finds two values that are one under a key. They serve no one else, and let through.
 
 // CountsDistinct reports whether the rule counts different values of Distinct.
 func (r *Rule) CountsDistinct() bool { return len(r.Distinct.parts) > 0 }

@@ -14,8 +14,8 @@ const MostDistinct = 4096
 // one that is late may be the first of its value in a window, and break a limit before the newest hit. So for Late and the
 // longest limit the hits are kept, in the order of time, but for those that can change no answer: a hit that is followed by
 // one of the same value before anything that can still come, and a hit between two of the same value that are less than
-// the shortest window apart. Where blocks are shorter than Late, counting may begin again between two hits, and the latter
-// are kept until there is no room.
+// the shortest window apart. Where blocks are shorter than Late, counting may begin again between two such hits, if they
+// are newer than a block can end that begins before all that is late; these are kept until there is no room.
 //
 // A key keeps 4 times N + 1 hits at least, and more where Late is longer than W: seenMost says how many. Up to that, the
 // blocks are those of the sorted log, in any order of arrival. Beyond it the blocks that there are stay where they are, the
@@ -32,6 +32,7 @@ type distinct struct {
 	longest    int64 // W
 	shortest   int64 // W
 	most       int   // hits that a key keeps
+	lasts      int64 // a block, at least
 	keepInside bool  // hits inside blocks may come to count when these move
 }
 
@@ -46,8 +47,8 @@ func newDistinct(c *Config) (algorithm, error) {
 		d.least, d.shortest, d.longest = min(d.least, sl.hits), min(d.shortest, sl.per), max(d.longest, sl.per)
 		d.most = max(d.most, seenMost(sl.hits, sl.per, d.late))
 	}
-	shortest := shortestOf(&c.Block)
-	d.keepInside = shortest < d.late || shortest == d.late && d.late > 0 && len(d.limits) > 1
+	d.lasts = shortestOf(&c.Block)
+	d.keepInside = d.lasts < d.late || d.lasts == d.late && d.late > 0 && len(d.limits) > 1
 	return d, nil
 }
 
@@ -401,7 +402,7 @@ func (d *distinct) makeRoom(s *State) {
 	v := s.rare.seen
 	n := len(v.values)
 	enough := n - max(1, n/4) // dropping moves all that stays, so it has to free a fixed part
-	if d.drop(s, !d.keepInside); len(v.values) <= enough {
+	if d.drop(s, d.unmovedUntil(s)); len(v.values) <= enough {
 		return
 	}
 
@@ -414,15 +415,23 @@ func (d *distinct) makeRoom(s *State) {
 		return
 	}
 	d.fix(s)
-	if d.drop(s, true); len(v.values) > enough {
+	if d.drop(s, MaxTime); len(v.values) > enough {
 		v.keepNewest(enough)
 		d.recount(s)
 	}
 }
 
-// drop drops the hits that can change no answer. With between, those between two of the same value are among them that are
-// less than the shortest window apart.
-func (d *distinct) drop(s *State, between bool) {
+// unmovedUntil is the instant before which counting begins nowhere, however late hits move blocks.
+func (d *distinct) unmovedUntil(s *State) int64 {
+	if !d.keepInside {
+		return MaxTime
+	}
+	return s.newest - d.late + d.lasts
+}
+
+// drop drops the hits that can change no answer. Those between two of the same value that are less than the shortest window
+// apart are among them, if they are before an instant.
+func (d *distinct) drop(s *State, before int64) {
 	v, r := s.rare.seen, s.rare
 	final := s.newest - d.late // what is up to here has come
 	from := final - d.longest + 1
@@ -449,7 +458,7 @@ func (d *distinct) drop(s *State, between bool) {
 			continue
 		}
 		i := v.before(j)
-		if between && i >= 0 && v.values[i].word&valueAgain == 0 && one.at()-v.values[i].at() < d.shortest && (i >= v.start || k < v.start) {
+		if v.values[j].at() < before && i >= 0 && v.values[i].word&valueAgain == 0 && one.at()-v.values[i].at() < d.shortest && (i >= v.start || k < v.start) {
 			v.values[j].word |= valueAgain
 			one.setBack(k - i)
 		}
@@ -615,6 +624,15 @@ func (v *seen) keepNewest(most int) {
 		}
 	}
 	v.dropMarked()
+}
+
+// touch reads what the next hit of s begins with.
+func (d *distinct) touch(s *State) int64 {
+	if s.rare == nil || s.rare.seen == nil || len(s.rare.seen.values) == 0 {
+		return 0
+	}
+	v := s.rare.seen
+	return v.values[len(v.values)-1].at() + int64(v.index[0])
 }
 
 // hit counts nothing: Hit leaves hits to HitValue.

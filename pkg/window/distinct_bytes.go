@@ -49,7 +49,7 @@ func (p *Policy) appendDistinct(b []byte, s *State) []byte {
 	if s.rare == nil || s.rare.seen == nil {
 		w.uint(0)
 	} else {
-		d.drop(s, !d.keepInside)
+		d.drop(s, d.unmovedUntil(s))
 		w.values(s.rare.seen)
 	}
 	return binary.LittleEndian.AppendUint64(w.b, xxhash.Sum64(w.b[begin:]))

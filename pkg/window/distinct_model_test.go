@@ -344,6 +344,16 @@ func TestRepeatedValuesTakeLittle(t *testing.T) {
 	if s.Bytes() > 1000 {
 		t.Errorf("%d bytes", s.Bytes())
 	}
+
+	// Hits of the last ten minutes are kept, where a block may end within them.
+	short := mustNew(t, Config{Distinct: 7, Limits: []Limit{{200, time.Hour}}, Late: 20 * time.Minute, Block: Block{For: 10 * time.Minute}})
+	s = State{}
+	for i := range int64(1000) {
+		short.HitValue(&s, someTime+i*10_000, uint64(i%3))
+	}
+	if s.Bytes() > 3000 {
+		t.Errorf("%d bytes", s.Bytes())
+	}
 }
 
 // The bytes of version 4, held for ever.
@@ -425,5 +435,25 @@ func TestDifferentValuesThatCannotBe(t *testing.T) {
 		if _, err := New(c); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// A hit allocates nothing but the growth of its state.
+func TestDifferentValuesAllocateNothing(t *testing.T) {
+	p := mustNew(t, Config{Distinct: 7, Limits: []Limit{{200, time.Hour}}, Late: 20 * time.Minute, Block: Block{For: 10 * time.Minute}})
+	var s State
+	at, n := int64(someTime), uint64(0)
+	hit := func() {
+		at += 18_100
+		n++
+		p.HitValue(&s, at, n%190)
+		p.HitValue(&s, at-1000, n*7%190)
+		p.Touch(&s)
+	}
+	for range 5000 {
+		hit()
+	}
+	if allocations := testing.AllocsPerRun(2000, hit); allocations > 0 {
+		t.Errorf("%v allocations for two hits", allocations)
 	}
 }

@@ -310,7 +310,10 @@ func (p *Policy) Clear(s *State) int64 {
 // Touch reads a little of all that the next hit of s reads. A caller that counts hits of many keys touches these first: their
 // states then come from memory all at the same time. The number that it returns means nothing.
 func (p *Policy) Touch(s *State) int64 {
-	if a, ok := p.algorithm.(*sliding); ok {
+	switch a := p.algorithm.(type) {
+	case *sliding:
+		return a.touch(s)
+	case *distinct:
 		return a.touch(s)
 	}
 	return 0

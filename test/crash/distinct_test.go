@@ -16,7 +16,7 @@ import (
 	"weir/test/wait"
 )
 
-// manyPaths are lines of 40 clients, a third of which ask for many different paths; some lines are minutes late.
+// manyPaths are lines of 40 clients. A third of these ask for many different paths, and some lines are minutes late.
 func manyPaths(random *rand.Rand, lines int) (text []string) {
 	begin := time.Now().Add(-50 * time.Minute)
 	for n := range lines {
