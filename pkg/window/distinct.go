@@ -60,7 +60,7 @@ func seenMost(hits, per, late int64) int {
 
 const leastSeen = 64
 
-// BytesOfDistinct is the memory that a key may take with a limit of different values.
+// BytesOfDistinct is the memory that a key may take with a limit of different values, without its blocks.
 func BytesOfDistinct(l Limit, late time.Duration) int64 {
 	return int64(seenMost(l.Hits, l.Per.Milliseconds(), late.Milliseconds())) * (bytesOfValue + 4*bytesOfPlace)
 }
@@ -164,7 +164,7 @@ func (p *Policy) valueLate(s *State, at int64, value uint64) Outcome {
 	if !d.insert(s, at, value) {
 		return Outcome{}
 	}
-	if int64(r.seen.different) <= d.least { // no window has too many
+	if int64(r.seen.different) <= d.least { // so no window has too many
 		d.recount(s)
 		return Outcome{}
 	}
