@@ -156,3 +156,14 @@ func BenchmarkValue(b *testing.B) {
 		})
 	}
 }
+
+// With secret: true, evidence is without the values of a secret field that is counted.
+func TestSecretFieldsThatAreCounted(t *testing.T) {
+	set, warnings, err := rule.Parse("f", []byte("rules: [{name: a, key: ip, distinct: http_authorization, limits: [20/hour], secret: true}]\nsecret_file: testdata/hash.key"))
+	if err != nil || len(warnings) > 0 || !set.Hides("http_authorization") {
+		t.Errorf("%v, %v", err, warnings)
+	}
+	if _, _, err := rule.Parse("f", []byte("rules: [{name: a, key: ip, distinct: path, limits: [20/hour], secret: true}]\nsecret_file: testdata/hash.key")); err == nil {
+		t.Error("secret: true is taken where nothing is secret")
+	}
+}
