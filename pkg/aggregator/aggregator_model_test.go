@@ -23,6 +23,7 @@ import (
 type twin struct {
 	policies map[string]*window.Policy
 	limits   map[string][]string
+	values   map[string]uint64
 	states   map[string]*window.State
 	verdicts map[string]*windows.Verdict
 	ids      map[string]bool // name, from, level of all that were decided
@@ -33,14 +34,14 @@ type twin struct {
 }
 
 func (l *lab) twin() *twin {
-	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}, guards: map[string]rule.Guard{}, begun: map[string]int64{}, held: map[string]windows.Beyond{}}
+	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, values: map[string]uint64{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}, guards: map[string]rule.Guard{}, begun: map[string]int64{}, held: map[string]windows.Beyond{}}
 	for _, r := range parseRules(l.t, l.rules).Rules {
 		w.guards[r.Name] = r.Guard
 		policy, err := r.Policy(labLate, 0)
 		if err != nil {
 			l.t.Fatal(err)
 		}
-		w.policies[r.Name] = policy
+		w.policies[r.Name], w.values[r.Name] = policy, r.DistinctOf()
 		for _, limit := range r.Limits {
 			w.limits[r.Name] = append(w.limits[r.Name], limit.Text)
 		}
@@ -83,7 +84,15 @@ func (w *twin) batch(reader *hit.Reader, offset int64) {
 		if item.UnixMilli > reader.Header().Clock+10_000 {
 			continue
 		}
-		o := w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost)
+		if reader.Of(pair.Rule) != w.values[rule] {
+			continue
+		}
+		var o window.Outcome
+		if w.values[rule] == 0 {
+			o = w.policies[rule].Hit(w.states[name], item.UnixMilli, item.Cost)
+		} else {
+			o = w.policies[rule].HitValue(w.states[name], item.UnixMilli, reader.Value(item))
+		}
 		switch o.Event {
 		case window.Broke, window.Extended, window.Moved:
 			if o.Event != window.Extended {

@@ -37,6 +37,7 @@ const (
 	covered          // they are in the window already
 	unknownRule      // their rule is not known
 	waits            // their window cannot be read now
+	otherValues      // they have values of something else than their rule counts; commands among them count
 )
 
 // A counter counts batches of hits in the windows of their keys. Some batches are gathered together; when their windows
@@ -233,7 +234,8 @@ func (c *counter) findWindow(s *search) (w *windows.Window, hot bool) {
 // settleFates says what becomes of each pair's hits; windows that count them are from now on true for the batch.
 func (c *counter) settleFates(b *batch, generation int64) {
 	b.plain = true
-	for _, w := range b.windows {
+	pairs := b.reader.Pairs()
+	for i, w := range b.windows {
 		fate := counts
 		switch {
 		case w == nil:
@@ -246,6 +248,9 @@ func (c *counter) settleFates(b *batch, generation int64) {
 		default:
 			c.windows.Change(w)
 			w.Generation, w.Offset = generation, b.offset
+			if w.Rule.Of != b.reader.Of(pairs[i].Rule) {
+				fate = otherValues
+			}
 		}
 
 		b.plain = b.plain && fate == counts
@@ -268,11 +273,15 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 	}
 	for i := range items {
 		item := &items[i]
-		if b.fates[item.Pair] != counts {
+		if fate := b.fates[item.Pair]; fate != counts && !(fate == otherValues && item.Cost == 0) {
 			continue
 		}
 
-		c.countHit(b.windows[item.Pair], item.UnixMilli, item.Cost, latest, publishing.Cause{Source: h.Source, Item: int64(i)})
+		w, value := b.windows[item.Pair], uint64(0)
+		if w.Rule.Of != 0 {
+			value = b.reader.Value(*item)
+		}
+		c.countHit(w, item.UnixMilli, item.Cost, value, latest, publishing.Cause{Source: h.Source, Item: int64(i)})
 	}
 
 	c.windows.Guard.Counted(generation, b.offset)
@@ -293,7 +302,7 @@ func (c *counter) seeKeys(b *batch, latest int64) {
 }
 
 // countHit counts a hit of a window, unless it is ahead of time. With cost 0 it is the command to unblock.
-func (c *counter) countHit(w *windows.Window, at, cost, latest int64, cause publishing.Cause) {
+func (c *counter) countHit(w *windows.Window, at, cost int64, value uint64, latest int64, cause publishing.Cause) {
 	if cost == 0 {
 		c.decided = c.publisher.Unblock(c.decided, w, at)
 		return
@@ -303,7 +312,12 @@ func (c *counter) countHit(w *windows.Window, at, cost, latest int64, cause publ
 		return
 	}
 
-	outcome := w.Rule.Policy.Hit(&w.State, at, cost)
+	var outcome window.Outcome
+	if w.Rule.Of != 0 {
+		outcome = w.Rule.Policy.HitValue(&w.State, at, value)
+	} else {
+		outcome = w.Rule.Policy.Hit(&w.State, at, cost)
+	}
 	w.Rule.Tally[outcome.Event] += cost
 	if outcome.Event == window.Late {
 		return
@@ -326,16 +340,16 @@ func (c *counter) uncounted(b *batch, latest int64) {
 		switch w := b.windows[item.Pair]; b.fates[item.Pair] {
 		case covered:
 			w.Rule.Tally[windows.Replayed] += item.Cost
-		case unknownRule:
+		case unknownRule, otherValues:
 			c.metrics.unruled.Add(float64(item.Cost))
 		case waits:
 			n, ok := at[item.Pair]
 			if !ok {
 				n = len(parcels)
 				at[item.Pair] = n
-				parcels = append(parcels, windows.Parcel{Window: w, Offset: b.offset, Latest: latest, Source: b.reader.Header().Source})
+				parcels = append(parcels, windows.Parcel{Window: w, Offset: b.offset, Latest: latest, Source: b.reader.Header().Source, Of: b.reader.Of(b.reader.Pairs()[item.Pair].Rule)})
 			}
-			parcels[n].Hits = append(parcels[n].Hits, windows.WaitingHit{UnixMilli: item.UnixMilli, Cost: item.Cost})
+			parcels[n].Hits = append(parcels[n].Hits, windows.WaitingHit{UnixMilli: item.UnixMilli, Cost: item.Cost, Value: b.reader.Value(*item)})
 		}
 	}
 	c.windows.Wait(parcels)
@@ -362,6 +376,10 @@ func (c *counter) countParcel(one *windows.Parcel, generation int64) {
 	c.windows.Change(w)
 	w.Generation, w.Offset = generation, one.Offset
 	for _, h := range one.Hits {
-		c.countHit(w, h.UnixMilli, h.Cost, one.Latest, publishing.Cause{Source: one.Source, Item: windows.Waited})
+		if one.Of != rule.Of && h.Cost > 0 {
+			c.metrics.unruled.Add(float64(h.Cost))
+			continue
+		}
+		c.countHit(w, h.UnixMilli, h.Cost, h.Value, one.Latest, publishing.Cause{Source: one.Source, Item: windows.Waited})
 	}
 }

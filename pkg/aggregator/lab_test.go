@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 const labRules = `
 rules:
   - {name: few, key: ip, limits: [4/10s], block: {for: 20s, then: [40s, 2m], forget: 10m}}
+  - {name: paths, key: ip, distinct: path, limits: [4/10s, 9/1m], block: {for: 20s, then: [40s, 2m], forget: 10m}}
   - {name: many, key: user, limits: [30/min, 6/2s], block: {for: 15s, extend: true}}
 `
 
@@ -43,6 +45,7 @@ type lab struct {
 	resends [][]byte
 	hotKeys int
 	rules   string
+	values  uint64         // what those of the rule paths are of
 	steady  bool           // the store is never away: hits are counted in the order of the log
 	fetches []func() error // of the list that fail, the next first
 	log     *labLog        // of the last partition
@@ -146,6 +149,8 @@ func newLab(t testing.TB, seed uint64, cold store.Store) *lab {
 		hitsTopic: "lab/hits/1", listTopic: "lab/blocklist/1"}
 	l.store = &shaky{Store: cold, lab: l, killIn: -1}
 	l.rules = labRules
+	paths, _ := parseRules(t, labRules).Rule("paths")
+	l.values = paths.DistinctOf()
 	l.start(labRules)
 	return l
 }
@@ -337,7 +342,13 @@ func (l *lab) kill() {
 // send writes a cut to the log.
 func (l *lab) send(source, ruleName string, fill func(*hit.Writer)) {
 	l.t.Helper()
-	l.writer.Reset([]string{ruleName})
+	l.sendValues(source, ruleName, 0, fill)
+}
+
+// sendValues writes a cut of hits with values of something; 0 for hits without values.
+func (l *lab) sendValues(source, ruleName string, of uint64, fill func(*hit.Writer)) {
+	l.t.Helper()
+	l.writer.ResetValues([]string{ruleName}, []uint64{of})
 	fill(l.writer)
 	from := l.sources[source]
 	l.sources[source] += 10
@@ -377,8 +388,20 @@ func (l *lab) traffic(batches int) {
 }
 
 func (l *lab) batch(source string) {
-	name := []string{"few", "many"}[l.r.IntN(2)]
-	l.send(source, name, func(w *hit.Writer) {
+	names, of := []string{"few", "many", "paths"}, uint64(0)
+	if !strings.Contains(l.rules, "name: paths") {
+		names = names[:2]
+	}
+	name := names[l.r.IntN(len(names))]
+	if name == "paths" {
+		switch of = l.values; l.r.IntN(20) { // of other fields, or of none, as from another version of the rule
+		case 0:
+			of++
+		case 1:
+			of = 0
+		}
+	}
+	l.sendValues(source, name, of, func(w *hit.Writer) {
 		for range 1 + l.r.IntN(12) {
 			key := fmt.Appendf(nil, "192.0.2.%d", min(l.r.IntN(60), l.r.IntN(60)))
 			at := l.newest().UnixMilli() - int64(l.r.ExpFloat64()*5000)
@@ -388,6 +411,10 @@ func (l *lab) batch(source string) {
 			case 1:
 				w.Add(0, key, at+20_000, 1) // ahead
 			default:
+				if of != 0 {
+					w.AddValue(0, key, at, uint64(l.r.IntN(7)))
+					continue
+				}
 				w.Add(0, key, at, 1+int64(l.r.IntN(2)))
 			}
 		}

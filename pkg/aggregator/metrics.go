@@ -14,7 +14,7 @@ import (
 // metrics are those of all partitions.
 type metrics struct {
 	hits        *prometheus.CounterVec
-	unruled     prometheus.Counter // hits of rules that are not known
+	unruled     prometheus.Counter // hits of rules that are not known, or with values of something else than their rule counts
 	batches     batchMetrics
 	lookups     struct{ hot, cold prometheus.Counter }
 	broken      *prometheus.CounterVec

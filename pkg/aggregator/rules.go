@@ -73,9 +73,10 @@ func counting(r *rule.Rule) any {
 		burst      int64
 		block      rule.Block
 		remember   int
+		values     uint64
 		cost       string // whether a hit is one request
 	}
-	return what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.Cost}
+	return what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.DistinctOf(), r.Cost}
 }
 
 // A rulebook is a partition's own view of the active rules.
@@ -134,7 +135,7 @@ func (b *rulebook) refresh() {
 
 		c := before[r.Name]
 		if c == nil || !reflect.DeepEqual(counting(c.Spec), counting(r)) {
-			c = &counted{Rule: &windows.Rule{Name: r.Name, Policy: now.policies[i]}}
+			c = &counted{Rule: &windows.Rule{Name: r.Name, Policy: now.policies[i], Of: r.DistinctOf()}}
 			for outcome := range c.told {
 				c.told[outcome] = b.hits.WithLabelValues(r.Name, tallyWords[outcome])
 			}

@@ -339,7 +339,7 @@ func TestANewerVersionStopsThePartition(t *testing.T) {
 		return binary.LittleEndian.AppendUint64([]byte{version}, xxhash.Sum64([]byte{version}))
 	}
 	newer := map[string]func(*lab){
-		"a batch":    func(l *lab) { l.append(later(hit.Version + 1)) },
+		"a batch":    func(l *lab) { l.append(later(hit.VersionValues + 1)) },
 		"a window":   func(l *lab) { l.hits("192.0.2.1", 1); l.put(store.Windows, "few/192.0.2.1", later(99)) },
 		"checkpoint": func(l *lab) { l.put(store.Notes, windows.CheckpointKey, later(2)) },
 		"the note":   func(l *lab) { l.put(store.Notes, publishing.NoteKey, later(2)) },

@@ -38,7 +38,7 @@ func TestALaterVersionStopsThePartition(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
 	l.settle(p)
-	later := []byte("\x02 what nobody knows yet")
+	later := []byte("\x03 what nobody knows yet")
 	l.append(binary.LittleEndian.AppendUint64(later, xxhash.Sum64(later)))
 	if err := p.turn(t.Context()); !ends(err) || !strings.Contains(err.Error(), "newer version") {
 		t.Fatalf("the turn ends with %v", err)

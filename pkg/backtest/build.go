@@ -18,7 +18,7 @@ const seriesBars = 240
 func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Algorithm) ([]tally, error) {
 	tallies := make([]tally, len(set.Rules))
 	for i, r := range set.Rules {
-		if with != nil && *with != r.Algorithm {
+		if with != nil && *with != r.Algorithm && !r.CountsDistinct() {
 			// Burst and sub-windows of one algorithm mean nothing to another, so these get defaults, and only the
 			// limits are compared.
 			other := *r
@@ -33,7 +33,7 @@ func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Al
 		}
 
 		t := &tallies[i]
-		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding, enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
+		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding && !r.CountsDistinct(), distinct: r.CountsDistinct(), enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
 		for _, l := range r.Limits {
 			t.limits = append(t.limits, l.Limit)
 		}

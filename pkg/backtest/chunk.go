@@ -24,6 +24,7 @@ type chunk struct {
 type hit struct {
 	at     int64
 	hash   uint64
+	value  uint64 // of a rule that counts different values
 	keyEnd uint32 // in chunk.keys; it begins at the end of the hit before
 	cost   uint32
 	rule   uint16 // of its set

@@ -64,10 +64,15 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 	if h.at < newest-c.late {
 		h.cost = lateCost
 	}
-	rec := newRecord(h.at, input, number, h.cost, h.more)
+	records := newRecord(h.at, input, number, h.cost, h.more).withValue(h.value)
+	all := records[:]
+	if t := &c.variants[0].rules[h.rule]; !t.distinct || h.cost == lateCost {
+		records[0].cost = h.cost
+		all = records[:1]
+	}
 	if h.ahead && len(c.ahead) < mostAhead {
 		at, _ := slices.BinarySearchFunc(c.ahead, h.at+1, func(r record, at int64) int { return cmp.Compare(r.at(), at) })
-		c.ahead = slices.Insert(c.ahead, at, rec)
+		c.ahead = slices.Insert(c.ahead, at, all...)
 		return nil
 	}
 
@@ -75,33 +80,40 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 	if len(c.ahead) > 0 {
 		c.admit(h.at)
 	}
-	c.put(rec)
+	c.put(all)
 	return nil
 }
 
 // admit moves hits to the buffer that are not ahead any more.
 func (c *counter) admit(until int64) {
 	n := 0
-	for ; n < len(c.ahead) && c.ahead[n].at() <= until; n++ {
-		c.put(c.ahead[n])
+	for n < len(c.ahead) && c.ahead[n].at() <= until {
+		records := 1
+		if c.ahead[n].cost == valueFollows {
+			records = 2
+		}
+		c.put(c.ahead[n : n+records])
+		n += records
 	}
 	c.ahead = slices.Delete(c.ahead, 0, n)
 }
 
 // put adds a hit to the buffer, or counts it at once when it is too late for that.
-func (c *counter) put(rec record) {
-	if c.buffer.tooLate(rec.at()) {
+func (c *counter) put(records []record) {
+	if c.buffer.tooLate(records[0].at()) {
 		c.countDue()
 		for _, v := range c.variants {
-			v.count(&rec)
+			v.countRecords(records)
 		}
 		return
 	}
 
-	// The time went forward by more than the ring spans: after the due ones are counted there is room.
-	if !c.buffer.add(rec) {
-		c.countDue()
-		c.buffer.add(rec)
+	for _, rec := range records {
+		// The time went forward by more than the ring spans: after the due ones are counted there is room.
+		if !c.buffer.add(rec) {
+			c.countDue()
+			c.buffer.add(rec)
+		}
 	}
 }
 
@@ -141,7 +153,8 @@ type tally struct {
 	policy    *window.Policy
 	limits    []window.Limit
 	algorithm window.Algorithm
-	sliding   bool
+	sliding   bool // and hits are counted
+	distinct  bool // different values are counted
 	enforce   bool
 
 	keys, requests, refused, late int64
@@ -169,19 +182,31 @@ func (v *variant) account(number int) *account {
 func (v *variant) countAll(due [][]record) {
 	began := time.Now()
 	for _, records := range due {
-		for i := range records {
-			v.count(&records[i])
-		}
-		v.hits += int64(len(records))
+		v.hits += v.countRecords(records)
 	}
 	v.took += time.Since(began)
 }
 
+// countRecords counts the hits of some records, and returns how many they are.
+func (v *variant) countRecords(records []record) (hits int64) {
+	for i := 0; i < len(records); i++ {
+		rec := &records[i]
+		hits++
+		if rec.cost == valueFollows {
+			i++
+			v.count(rec, 1, records[i].value())
+			continue
+		}
+		v.count(rec, int64(rec.cost), 0)
+	}
+	return hits
+}
+
 // count counts one hit. With a request's last hit it counts the request as refused if one of its hits was.
-func (v *variant) count(rec *record) {
+func (v *variant) count(rec *record, cost int64, value uint64) {
 	a := v.account(int(rec.key))
 	t := &v.rules[a.rule]
-	if v.hit(a, t, rec.at(), int64(rec.cost)) {
+	if v.hit(a, t, rec.at(), cost, value) {
 		t.refused++
 		v.refusing = v.refusing || t.enforce
 	}
@@ -197,7 +222,7 @@ func (v *variant) count(rec *record) {
 }
 
 // hit counts a hit of an account and reports whether it is refused.
-func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
+func (v *variant) hit(a *account, t *tally, at, cost int64, value uint64) (refused bool) {
 	if cost == lateCost {
 		t.late++
 		return false
@@ -214,7 +239,12 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 		before = v.look(a, t, at, cost)
 	}
 
-	o := t.policy.Hit(&a.state, at, cost)
+	var o window.Outcome
+	if t.distinct {
+		o = t.policy.HitValue(&a.state, at, value)
+	} else {
+		o = t.policy.Hit(&a.state, at, cost)
+	}
 	if o.Event == window.Late {
 		t.late++
 		return false
@@ -232,7 +262,7 @@ func (v *variant) hit(a *account, t *tally, at, cost int64) (refused bool) {
 		a.offence = newOffence(t, o, before)
 	}
 
-	a.offence.hit(at, cost, o, refused)
+	a.offence.hit(at, cost, value, o, refused)
 	if v.timelines != nil {
 		v.timelines.hit(a.offence, at, refused)
 	}

@@ -14,7 +14,8 @@ type offence struct {
 	refused  int64 // requests
 	blocks   int64 // begun
 	peak     peak
-	timeline *series // from the first break on; nil if it is not kept
+	values   *different // of a rule that counts different values; else nil
+	timeline *series    // from the first break on; nil if it is not kept
 }
 
 // newOffence begins with the outcome of the hit that broke the limit; before is the state just before it, or nil.
@@ -22,6 +23,9 @@ func newOffence(t *tally, o window.Outcome, before *window.State) *offence {
 	per := t.limits[o.Limit].Per.Milliseconds()
 	f := &offence{first: o.From, limit: o.Limit}
 	f.peak = peak{per: per, before: before, policy: t.policy, limit: o.Limit}
+	if t.distinct {
+		f.values = newDifferent(per)
+	}
 	if before != nil {
 		f.peak.beforeLeaves = before.Newest() + per
 	}
@@ -29,11 +33,16 @@ func newOffence(t *tally, o window.Outcome, before *window.State) *offence {
 }
 
 // hit counts a hit of the key, the first break itself included.
-func (f *offence) hit(at, cost int64, o window.Outcome, refused bool) {
-	if f.blocks == 0 && f.peak.before == nil {
-		cost = max(cost, o.Count) // the times of the hits that broke the limit are not known, only their number
+func (f *offence) hit(at, cost int64, value uint64, o window.Outcome, refused bool) {
+	switch {
+	case f.values != nil:
+		f.peak.now = max(f.values.hit(at, value), o.Count)
+		f.peak.most = max(f.peak.most, f.peak.now)
+	case f.blocks == 0 && f.peak.before == nil:
+		f.peak.hit(at, max(cost, o.Count)) // the times of the hits that broke the limit are not known, only their number
+	default:
+		f.peak.hit(at, cost)
 	}
-	f.peak.hit(at, cost)
 	if refused {
 		f.refused++
 	}

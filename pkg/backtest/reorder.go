@@ -11,7 +11,8 @@ import (
 //
 // Hits wait in buckets, a second wide or more, that form a ring by time. A bucket that lies completely before the
 // newest hit minus late is due: no earlier hit can follow. A hit that comes later than that is not accepted. So the
-// memory is that of the hits within late, 16 bytes each.
+// memory is that of the hits within late, 16 bytes each. A hit with a value takes two records, and the second has the
+// value: they are added together, so they stay next to each other.
 type reorder struct {
 	late, width int64      // milliseconds
 	newest      int64      // hit taken; longAgo before the first
@@ -25,8 +26,11 @@ type reorder struct {
 type record struct {
 	when uint64 // milliseconds<<22 | input<<1 | 1 if the next record is of the same request
 	key  uint32
-	cost uint32 // rule.MaxCost at most
+	cost uint32 // rule.MaxCost at most; or valueFollows
 }
+
+// valueFollows is the cost of a hit whose value is in the next record.
+const valueFollows = 1<<32 - 1
 
 const (
 	inputBits   = 21
@@ -42,6 +46,15 @@ func newRecord(at int64, input, key int, cost uint32, more bool) record {
 	}
 	return record{when, uint32(key), cost}
 }
+
+// withValue is the two records of a hit with a value.
+func (r record) withValue(value uint64) [2]record {
+	r.cost = valueFollows
+	return [2]record{r, {r.when, uint32(value), uint32(value >> 32)}}
+}
+
+// value is that of a hit's second record.
+func (r *record) value() uint64 { return uint64(r.cost)<<32 | uint64(r.key) }
 
 func (r *record) at() int64  { return int64(r.when >> (inputBits + 1)) }
 func (r *record) more() bool { return r.when&1 == 1 }

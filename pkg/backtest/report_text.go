@@ -182,7 +182,7 @@ func (t *textWriter) blocked(blocked []Blocked) {
 
 // aboutRule describes a rule in a line.
 func aboutRule(r *RuleReport) string {
-	about := strings.Join(r.Limits, " ") + " by " + r.Key
+	about := rule.JoinTexts(r.Limits) + " by " + r.Key
 	if r.Algorithm != "sliding" {
 		about += ", " + r.Algorithm
 	}

@@ -38,7 +38,8 @@ type SuggestedRule struct {
 	Refused int64     `json:"refused"` // requests in blocks, with these limits and the rule's own block
 	Blocked []Blocked `json:"blocked"` // keys that would have broken one of them, by First, then Key
 
-	Inline bool `json:"inline,omitempty"` // the rule is decided inline, and left out here
+	Inline   bool `json:"inline,omitempty"`   // the rule is decided inline, and left out here
+	Distinct bool `json:"distinct,omitempty"` // the rule counts different values, and is left out here
 }
 
 // A Window is how many hits the keys of a rule have in any span of one length: the peaks of half of the keys, of 99 and
@@ -116,7 +117,7 @@ func Suggest(ctx context.Context, c Config) (*Suggestions, error) {
 
 	s := &Suggestions{Requests: report.Requests, Unread: report.Unread, From: report.From, To: report.To, Faults: report.Faults, report: report}
 	for i, r := range report.Rules {
-		one := SuggestedRule{Rule: r.Rule, Key: r.Key, Keys: r.Keys, Requests: r.Requests, Windows: windows[i], Limits: []string{}, Blocked: []Blocked{}, Inline: r.Inline}
+		one := SuggestedRule{Rule: r.Rule, Key: r.Key, Keys: r.Keys, Requests: r.Requests, Windows: windows[i], Limits: []string{}, Blocked: []Blocked{}, Inline: r.Inline, Distinct: c.Rules.Rules[i].CountsDistinct()}
 		if len(proposed[i]) > 0 {
 			one.Limits, one.Refused, one.Blocked = r.Limits, r.Refused, r.Blocked
 		}
@@ -128,7 +129,7 @@ func Suggest(ctx context.Context, c Config) (*Suggestions, error) {
 // spansOf are the lengths of the windows of all rules that count logs, sorted.
 func spansOf(set *rule.Set) (spans []time.Duration) {
 	for _, r := range set.Rules {
-		if !r.CountsLog() {
+		if !r.CountsLog() || r.CountsDistinct() {
 			continue
 		}
 		for _, limit := range r.Limits {
@@ -147,6 +148,9 @@ func measure(ctx context.Context, c Config, span time.Duration, windows [][]Wind
 	one, never := limitOf(1, span), limitOf(neverReached, time.Second)
 	measured := make([][]rule.Limit, len(windows))
 	for i, r := range c.Rules.Rules {
+		if r.CountsDistinct() {
+			continue // it keeps its own limits
+		}
 		measured[i] = []rule.Limit{never}
 		if has(r, span) {
 			measured[i] = []rule.Limit{one}
@@ -178,7 +182,7 @@ func lengthOf(r *Report) time.Duration {
 const neverReached = 1_000_000_000_000
 
 func has(r *rule.Rule, span time.Duration) bool {
-	return r.CountsLog() && slices.ContainsFunc(r.Limits, func(l rule.Limit) bool { return !l.AtOnce && !l.Queued && l.Per == span })
+	return r.CountsLog() && !r.CountsDistinct() && slices.ContainsFunc(r.Limits, func(l rule.Limit) bool { return !l.AtOnce && !l.Queued && l.Per == span })
 }
 
 // limitOf is a limit as a user would write it.

@@ -26,6 +26,10 @@ func (t *textWriter) suggested(r *SuggestedRule) {
 		t.line("\n%s", leftOut(r.Rule))
 		return
 	}
+	if r.Distinct {
+		t.line("\nrule %s counts different values; it is left out here", r.Rule)
+		return
+	}
 	t.line("\n%s  %s", t.strong(r.Rule), t.faint("by "+r.Key))
 	t.line("  %s of %s", counted(r.Requests, "request"), counted(r.Keys, "key"))
 	if len(r.Limits) == 0 {

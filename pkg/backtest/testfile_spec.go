@@ -243,21 +243,11 @@ func (t *testSpec) expand(start time.Time) []request.Request {
 			at = spec.At.from(start)
 		}
 
-		one := request.Request{
-			IP: netip.Addr(spec.IP), User: spec.User, Method: spec.Method, Host: spec.Host, Path: spec.Path, Query: spec.Query,
-			Status: spec.Status, Bytes: spec.Bytes, Agent: spec.Agent, Referrer: spec.Referrer,
-		}
-		if path, query, ok := strings.Cut(spec.Path, "?"); ok && spec.Query == "" {
-			one.Path, one.Query = path, query
-		}
-		for _, name := range slices.Sorted(maps.Keys(spec.Fields)) {
-			one.Fields = append(one.Fields, request.Field{Name: name, Value: spec.Fields[name]})
-		}
-
 		for n := range spec.Repeat.count {
 			if n > 0 {
 				at = at.Add(spec.Repeat.every)
 			}
+			one := spec.request(n + 1)
 			one.UnixMilli = at.UnixMilli()
 			all = append(all, one)
 		}
@@ -267,6 +257,30 @@ func (t *testSpec) expand(start time.Time) []request.Request {
 	slices.SortStableFunc(all, func(a, b request.Request) int { return cmp.Compare(a.UnixMilli, b.UnixMilli) })
 	return all
 }
+
+// request is one of the requests, the n-th from 1 on.
+func (r *requestSpec) request(n int) request.Request {
+	text := func(written string) string {
+		if !strings.Contains(written, numberMark) {
+			return written
+		}
+		return strings.ReplaceAll(written, numberMark, strconv.Itoa(n))
+	}
+	one := request.Request{
+		IP: netip.Addr(r.IP), User: text(r.User), Method: r.Method, Host: text(r.Host), Path: text(r.Path), Query: text(r.Query),
+		Status: r.Status, Bytes: r.Bytes, Agent: text(r.Agent), Referrer: text(r.Referrer),
+	}
+	if path, query, ok := strings.Cut(one.Path, "?"); ok && r.Query == "" {
+		one.Path, one.Query = path, query
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Fields)) {
+		one.Fields = append(one.Fields, request.Field{Name: name, Value: text(r.Fields[name])})
+	}
+	return one
+}
+
+// numberMark stands for the number of a repeated request in its texts.
+const numberMark = "{n}"
 
 func (t *testSpec) whoBlocked() []who {
 	whom := make([]who, len(t.Blocked))

@@ -99,6 +99,35 @@ func TestFailuresAreWrittenForPeople(t *testing.T) {
 	}
 }
 
+// {n} is the number of a repeated request, in all texts.
+func TestRequestsAreNumbered(t *testing.T) {
+	var spec testFile
+	faults := yamlfile.Decode("", []byte(`
+rules: rules.yaml
+tests:
+  - name: one
+    requests:
+      - {path: "/{n}/a?b={n}", user: "u{n}", host: "{n}.example", agent: "a/{n}", referrer: "/{n}{n}", fields: {tenant: "t{n}"}, repeat: 2 every 1m}
+      - {path: "/{m}", query: "{n}"}
+    never: others
+`), &spec)
+	if len(faults) > 0 {
+		t.Fatal(faults)
+	}
+	var got []string
+	for _, r := range spec.Tests[0].expand(spec.startOf(&spec.Tests[0])) {
+		text := strings.Join([]string{r.Path, r.Query, r.User, r.Host, r.Agent, r.Referrer}, " ")
+		for _, f := range r.Fields {
+			text += " " + f.Value
+		}
+		got = append(got, text)
+	}
+	wanted := "/1/a b=1 u1 1.example a/1 /11 t1|/2/a b=2 u2 2.example a/2 /22 t2|/{m} 1    "
+	if strings.Join(got, "|") != wanted {
+		t.Errorf("got %q", strings.Join(got, "|"))
+	}
+}
+
 func TestRequestsAreWrittenOut(t *testing.T) {
 	var spec testFile
 	faults := yamlfile.Decode("", []byte(`

@@ -93,7 +93,7 @@ func (w *worker) record(r *request.Request, err error) {
 				h := &hits[i]
 				c.keys = append(c.keys, h.Key...)
 				c.hits = append(c.hits, hit{
-					at: r.UnixMilli, hash: hashKey(h.Rule, h.Key), keyEnd: uint32(len(c.keys)), cost: uint32(h.Cost),
+					at: r.UnixMilli, hash: hashKey(h.Rule, h.Key), keyEnd: uint32(len(c.keys)), cost: uint32(h.Cost), value: h.Value,
 					rule: uint16(h.Rule), set: uint8(set), more: i < len(hits)-1,
 				})
 			}

@@ -81,6 +81,7 @@ func (e *Enforcer) readWhatIf(values url.Values) (q whatif.Question, err error) 
 		}
 		q.Limits = append(q.Limits, limit)
 	}
+	q.Limits = q.Rule.Phrased(q.Limits)
 	other := *q.Rule
 	other.Limits = q.Limits
 	if _, err := other.Policy(0, 0); err != nil {

@@ -9,14 +9,15 @@
 // Numbers are varints as encoding/binary writes them: u is unsigned, z is signed (zigzag). A text is its
 // length (u) and its bytes.
 //
-//	version      1 byte      1
+//	version      1 byte      1; 2 where hits have values
 //	part         u           the part's number in its cut, times two; plus one when more parts follow
 //	source       text
 //	from         u           position of the cut's first byte or record
 //	length       u           to - from
 //	clock        z           the collector's clock at the cut, Unix ms
 //	fingerprint  text        of the rules that made the hits
-//	rules        u, texts    how many; the names of the rules that occur, in the order of their first hit
+//	rules        u, texts    how many; the names of the rules that occur, in the order of their first hit; in version 2
+//	                         behind each 8 bytes, little endian: what the values of its hits are of, 0 where they have none
 //	pairs        u, pairs    how many; each (rule, key) that occurs, in the order of its first hit or command
 //	time         z           of the first item, the difference to the clock, ms; missing when there are no pairs
 //	items        items       hits and commands, up to the checksum
@@ -36,7 +37,8 @@
 // An item is u, its head, and what the head announces. Bits 0 and 1 of the head tell the time: 0 that of the
 // item before, 1 the difference to it in milliseconds (z), 2 the difference in seconds (z). Bit 2: a cost
 // follows (u); without it the cost is 1. Bit 3: a command follows: 1 byte, 1 for unblock, and its id (text); a
-// command has no cost. The bits above tell the pair: 0 the next one that has not occurred yet, n the n-th
+// command has no cost. Behind all that, a hit of a rule whose hits have values has 8 bytes, little endian: the value. The
+// bits above tell the pair: 0 the next one that has not occurred yet, n the n-th
 // before that one.
 //
 // # What holds
@@ -44,8 +46,8 @@
 //   - A batch is at most [MaxBytes] long. A Writer says no before it would be longer.
 //   - What a Writer was given is what a Reader gives back, in the same order: except that hits of one (rule,
 //     key, millisecond) are one hit with the sum of their costs, where the first of them was. Hits before and
-//     after a command for the same pair stay apart.
-//   - The same calls give the same bytes, in every release that writes version 1: a cut that is made again
+//     after a command for the same pair stay apart, and so do hits with values.
+//   - The same calls give the same bytes, in every release that writes the version: a cut that is made again
 //     after a crash has the checksum it had.
 //   - Every version, later ones too, ends with the checksum of all before it. A version is believed only where the
 //     checksum is right: a batch cut short, with any bit changed, or a record that is no batch at all is refused as
@@ -71,8 +73,9 @@ import (
 )
 
 const (
-	// Version is the first byte of every batch that is written here.
-	Version = 1
+	// Version is the first byte of every batch that is written here, but for those with values: theirs is VersionValues.
+	Version       = 1
+	VersionValues = 2
 	// MaxBytes is the length of the longest batch.
 	MaxBytes = 256 << 10
 	// MaxText is the length in bytes of the longest source and the longest fingerprint.
@@ -114,7 +117,7 @@ type Item struct {
 	UnixMilli int64
 	Cost      int64 // at least 1 in a hit, 0 in a command
 	Pair      int32 // index in Reader.Pairs; pairs are numbered in the order in which they first occur
-	id        int32 // index of a command's id
+	rest      int32 // index of a command's id, or of a hit's value
 }
 
 // unblock is the command that there is.
@@ -134,16 +137,16 @@ func seal(b []byte, start int) []byte {
 	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b[start:]))
 }
 
-// unseal returns what stands between the version and the checksum.
-func unseal(b []byte) ([]byte, error) {
+// unseal returns what stands between the version, newest at most, and the checksum.
+func unseal(b []byte, newest byte) ([]byte, error) {
 	switch {
 	case len(b) == 0:
 		return nil, fmt.Errorf("%w: no bytes", ErrDamaged)
 	case !Sealed(b):
 		return nil, fmt.Errorf("%w: %d bytes that begin with %d and do not end with their checksum", ErrDamaged, len(b), b[0])
-	case b[0] > Version:
-		return nil, fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, b[0], Version)
-	case b[0] != Version:
+	case b[0] > newest:
+		return nil, fmt.Errorf("%w: the bytes are of version %d, this program reads up to %d", ErrNewer, b[0], newest)
+	case b[0] < Version:
 		return nil, fmt.Errorf("%w: %d bytes that begin with %d", ErrDamaged, len(b), b[0])
 	}
 	return b[1 : len(b)-checksumBytes], nil

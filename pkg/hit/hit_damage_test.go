@@ -9,7 +9,7 @@ import (
 
 func TestNewerVersionsAreRefused(t *testing.T) {
 	record := write(t, NewWriter(), []string{"a"}, []told{{"a", "x", 1, 1, ""}}, header)
-	for _, version := range []byte{2, 3, 255} {
+	for _, version := range []byte{3, 4, 255} {
 		record[0] = version
 		record = seal(record[:len(record)-checksumBytes], 0)
 		var r Reader
@@ -24,8 +24,8 @@ func TestAVersionIsBelievedWithItsChecksumOnly(t *testing.T) {
 	record := write(t, NewWriter(), []string{"a"}, []told{{"a", "x", 1, 1, ""}}, header)
 	for name, stray := range map[string][]byte{
 		"JSON":              []byte(`{"hello":1}`),
-		"a version alone":   {2},
-		"a changed version": append([]byte{2}, record[1:]...),
+		"a version alone":   {3},
+		"a changed version": append([]byte{3}, record[1:]...),
 		"text":              []byte("GET / HTTP/1.1"),
 	} {
 		var r Reader

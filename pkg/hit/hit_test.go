@@ -269,3 +269,90 @@ func TestChecksum(t *testing.T) {
 		t.Error("no bytes have a checksum")
 	}
 }
+
+// The bytes of version 2, held for ever: hits with values, next to others and to a command.
+func TestBytesWithValues(t *testing.T) {
+	w := NewWriter()
+	rules := []string{"unused", "paths", "per-ip"}
+	of := []uint64{9, 7, 0}
+	w.ResetValues(rules, of)
+	for _, ok := range []bool{
+		w.AddValue(1, []byte("203.0.113.7"), 1_700_000_000_250, 1<<63),
+		w.AddValue(1, []byte("203.0.113.7"), 1_700_000_000_250, 1<<63),
+		w.Add(2, []byte("203.0.113.7"), 1_700_000_000_250, 3),
+		w.Unblock(1, []byte("203.0.113.7"), 1_700_000_000_250, "id"),
+		w.AddValue(1, []byte("203.0.113.7"), 1_700_000_001_250, 2),
+		w.Add(1, []byte("alice"), 1_700_000_001_250, 5),
+	} {
+		if !ok {
+			t.Fatal("it does not fit")
+		}
+	}
+	record, err := w.Append(nil, header)
+	if err != nil || len(record) > w.Size() {
+		t.Fatal(err, len(record), w.Size())
+	}
+	const want = "02" + "00" + "0f6163636573732e6c6f672f35663063" + "808040" + "808010" + "80a0abfef962" + "083966383664303831" +
+		"02" + "057061746873" + "0700000000000000" + "067065722d6970" + "0000000000000000" +
+		"03" + "01cb007107" + "09cb007107" + "0005616c696365" + "f403" +
+		"00" + "0000000000000080" + "10" + "0000000000000080" + "0403" + "28" + "01026964" + "2202" + "0200000000000000" + "00" + "0000000000000000" +
+		"3603b362353fab6b"
+	if got := hex.EncodeToString(record); got != want {
+		t.Errorf("bytes\n%s, want\n%s", got, want)
+	}
+
+	var r Reader
+	if err := r.Reset(record); err != nil {
+		t.Fatal(err)
+	}
+	same(t, contents(&r), []told{
+		{"paths", "203.0.113.7", 1_700_000_000_250, 1, ""}, {"paths", "203.0.113.7", 1_700_000_000_250, 1, ""},
+		{"per-ip", "203.0.113.7", 1_700_000_000_250, 3, ""}, {"paths", "203.0.113.7", 1_700_000_000_250, 0, "id"},
+		{"paths", "203.0.113.7", 1_700_000_001_250, 1, ""}, {"paths", "alice", 1_700_000_001_250, 1, ""},
+	})
+	for n, want := range []uint64{1 << 63, 1 << 63, 0, 0, 2, 0} {
+		if got := r.Value(r.Items()[n]); got != want {
+			t.Errorf("item %d has the value %d, want %d", n, got, want)
+		}
+	}
+	if r.Of(0) != 7 || r.Of(1) != 0 {
+		t.Errorf("the values are of %d and %d", r.Of(0), r.Of(1))
+	}
+	for n := range record {
+		if err := r.Reset(record[:n]); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("%d bytes: %v", n, err)
+		}
+	}
+	if err := new(Positions).Read(seal(append([]byte{VersionValues}, record[1:20]...), 0)); !errors.Is(err, ErrNewer) {
+		t.Errorf("positions of a later version: %v", err)
+	}
+
+	// Where no hit has a value, the bytes are those of version 1.
+	w.ResetValues(rules, of)
+	w.Add(2, []byte("x"), 1, 1)
+	plain, _ := w.Append(nil, header)
+	w.Reset(rules)
+	w.Add(2, []byte("x"), 1, 1)
+	if first, _ := w.Append(nil, header); !bytes.Equal(plain, first) || plain[0] != Version {
+		t.Errorf("bytes\n%x, want\n%x", plain, first)
+	}
+}
+
+func TestNothingIsAllocatedPerValue(t *testing.T) {
+	w, rules, of, key := NewWriter(), []string{"paths"}, []uint64{7}, []byte("203.0.113.7")
+	var r Reader
+	var record []byte
+	allocations := testing.AllocsPerRun(10, func() {
+		w.ResetValues(rules, of)
+		for n := range 5000 {
+			w.AddValue(0, key, int64(n), uint64(n))
+		}
+		record, _ = w.Append(record[:0], header)
+		if err := r.Reset(record); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if allocations > 0 {
+		t.Errorf("%v allocations for a batch", allocations)
+	}
+}

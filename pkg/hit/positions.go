@@ -183,7 +183,7 @@ func (p *Positions) appendPosition(b []byte, last position) []byte {
 // Read replaces all positions by those that Append wrote, also where they are more than the limit. Its errors
 // are [ErrNewer] and [ErrDamaged]; after one the positions are as they were.
 func (p *Positions) Read(b []byte) error {
-	body, err := unseal(b)
+	body, err := unseal(b, Version)
 	if err != nil {
 		return fmt.Errorf("reading positions: %w", err)
 	}

@@ -17,10 +17,12 @@ type Reader struct {
 	header   Header
 	checksum uint64
 	rules    []string
+	of       []uint64 // by rule, in version 2
 	pairs    []Pair
 	texts    []byte // of the keys that are packed
 	items    []Item
 	ids      [][]byte // of the commands
+	values   []uint64 // of the hits that have some
 }
 
 // Reset reads a batch, all of it or nothing. Its errors are [ErrNewer] and [ErrDamaged]; after one the Reader
@@ -34,7 +36,7 @@ func (r *Reader) Reset(record []byte) error {
 }
 
 func (r *Reader) read(record []byte) error {
-	body, err := unseal(record)
+	body, err := unseal(record, VersionValues)
 	if err != nil {
 		return err
 	}
@@ -48,7 +50,7 @@ func (r *Reader) read(record []byte) error {
 	// The four parts stand in the bytes in this order. Each one stops at the first failure of the cursor, so one check
 	// at the end is enough.
 	r.readHeader(&c)
-	r.readRules(&c)
+	r.readRules(&c, record[0])
 	r.readPairs(&c)
 	r.readItems(&c)
 	if c.Failed {
@@ -89,11 +91,14 @@ func again(was string, text []byte) string {
 	return string(text)
 }
 
-func (r *Reader) readRules(c *cursor) {
+func (r *Reader) readRules(c *cursor, version byte) {
 	known := r.rules
-	r.rules = r.rules[:0]
+	r.rules, r.of = r.rules[:0], r.of[:0]
 	for range c.AtMost(MaxBytes) {
 		name := c.text()
+		if version == VersionValues {
+			r.of = append(r.of, c.word())
+		}
 		if c.Failed {
 			return
 		}
@@ -122,7 +127,7 @@ func (r *Reader) readPairs(c *cursor) {
 
 // readItems reads all to the end.
 func (r *Reader) readItems(c *cursor) {
-	r.items, r.ids = r.items[:0], r.ids[:0]
+	r.items, r.ids, r.values = r.items[:0], r.ids[:0], r.values[:0]
 	if len(r.pairs) == 0 {
 		c.End()
 		return
@@ -154,6 +159,11 @@ func (r *Reader) readItems(c *cursor) {
 		}
 		if pair >= uint64(len(r.pairs)) {
 			c.Fail()
+			return
+		}
+		if item.Cost > 0 && r.Of(r.pairs[pair].Rule) != 0 {
+			item.rest = int32(len(r.values))
+			r.values = append(r.values, c.word())
 		}
 
 		item.Pair = int32(pair)
@@ -175,7 +185,7 @@ func (r *Reader) readRare(c *cursor, head uint64, item *Item) {
 		}
 		return
 	}
-	item.Cost, item.id = 0, int32(len(r.ids))
+	item.Cost, item.rest = 0, int32(len(r.ids))
 	if head&costFollows != 0 || c.Byte() != unblock {
 		c.Fail()
 	}
@@ -194,6 +204,22 @@ func (r *Reader) Rules() []string { return r.rules }
 // Pairs returns the pairs that occur in the batch, each once, valid until Reset.
 func (r *Reader) Pairs() []Pair { return r.pairs }
 
+// Of returns what the values of a rule's hits are of, 0 where they have none.
+func (r *Reader) Of(rule int) uint64 {
+	if rule >= len(r.of) {
+		return 0
+	}
+	return r.of[rule]
+}
+
+// Value returns the value of a hit; 0 of one that has none.
+func (r *Reader) Value(item Item) uint64 {
+	if item.Cost == 0 || r.Of(r.pairs[item.Pair].Rule) == 0 {
+		return 0
+	}
+	return r.values[item.rest]
+}
+
 // Items returns the hits and commands of the batch in their order, valid until Reset.
 func (r *Reader) Items() []Item { return r.items }
 
@@ -203,5 +229,5 @@ func (r *Reader) Unblock(item Item) (id []byte, ok bool) {
 	if item.Cost != 0 {
 		return nil, false
 	}
-	return r.ids[item.id], true
+	return r.ids[item.rest], true
 }

@@ -24,12 +24,16 @@ const (
 // headerBytes is what is kept free for the header, the counts and the checksum.
 const headerBytes = 1024
 
+// valueBytes are those of a value, and of what the values of a rule are of.
+const valueBytes = 8
+
 // A Writer gathers the hits of a batch and makes its bytes. [NewWriter] makes one; it is used again for each
 // batch.
 type Writer struct {
 	rules []string
-	names []int32 // per rule: one more than its number in the batch, 0 before its first hit
-	used  []int   // rules, by their number in the batch
+	of    []uint64 // per rule: what the values of its hits are of, 0 where they have none; nil where no rule's have any
+	names []int32  // per rule: one more than its number in the batch, 0 before its first hit
+	used  []int    // rules, by their number in the batch
 
 	pairs    []pair
 	keys     []byte // the texts of all pairs
@@ -74,8 +78,12 @@ func NewWriter() *Writer {
 }
 
 // Reset begins a batch of hits of these rules. Only the names of those that occur are written.
-func (w *Writer) Reset(rules []string) {
-	w.rules = rules
+func (w *Writer) Reset(rules []string) { w.ResetValues(rules, nil) }
+
+// ResetValues begins a batch of hits of rules some of whose hits have values: of says by rule what these are of, 0 where
+// there are none. It is nil where no rule's hits have any.
+func (w *Writer) ResetValues(rules []string, of []uint64) {
+	w.rules, w.of = rules, of
 	w.names = slices.Grow(w.names[:0], len(rules))[:len(rules)]
 	clear(w.names)
 	w.used = w.used[:0]
@@ -113,6 +121,9 @@ func (w *Writer) Add(rule int, key []byte, unixMilli, cost int64) bool {
 	if cost < 1 {
 		return true
 	}
+	if w.hasValues(rule) {
+		return w.AddValue(rule, key, unixMilli, 0)
+	}
 
 	// Hits of one pair and millisecond become one hit with the sum of their costs. Nearly always the time is the pair's
 	// latest or a new one; only a time that went back has to be looked up.
@@ -129,6 +140,20 @@ func (w *Writer) Add(rule int, key []byte, unixMilli, cost int64) bool {
 	w.size += costBytes(cost)
 	return true
 }
+
+// AddValue adds a hit with a value, of a rule whose hits have values. It reports whether it fits, as Add does.
+func (w *Writer) AddValue(rule int, key []byte, unixMilli int64, value uint64) bool {
+	if !w.Fits(Need(w.rules[rule], key)) {
+		return false
+	}
+	w.append(w.number(rule, key), unixMilli, 1, 0)
+	w.body = binary.LittleEndian.AppendUint64(w.body, value)
+	w.size += valueBytes
+	return true
+}
+
+// hasValues reports whether the hits of a rule have values.
+func (w *Writer) hasValues(rule int) bool { return w.of != nil && w.of[rule] != 0 }
 
 // Unblock adds the command to forget window and level of a key, behind the hits that were added before it. It
 // reports whether it fits, as Add does.
@@ -177,6 +202,9 @@ func (w *Writer) number(rule int, key []byte) int {
 		w.names[p.rule] = int32(len(w.used))
 		name := len(w.rules[p.rule])
 		w.size += uvarintBytes(uint64(name)) + name
+		if w.of != nil {
+			w.size += valueBytes
+		}
 	}
 
 	p.start = int32(len(w.keys))
@@ -300,11 +328,18 @@ func (w *Writer) Append(b []byte, h Header) ([]byte, error) {
 		return b, err
 	}
 	start := len(b)
-	b = append(slices.Grow(b, w.size), Version)
+	version := byte(Version)
+	if slices.ContainsFunc(w.used, w.hasValues) {
+		version = VersionValues
+	}
+	b = append(slices.Grow(b, w.size), version)
 	b = h.append(b)
 	b = binary.AppendUvarint(b, uint64(len(w.used)))
 	for _, rule := range w.used {
 		b = appendText(b, w.rules[rule])
+		if version == VersionValues {
+			b = binary.LittleEndian.AppendUint64(b, w.of[rule])
+		}
 	}
 
 	b = binary.AppendUvarint(b, uint64(len(w.pairs)))

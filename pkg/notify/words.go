@@ -108,7 +108,7 @@ func (e *Event) line(q quote) string {
 	}
 	broke := ""
 	if e.Limit != "" {
-		broke = fmt.Sprintf(": %d requests broke %s", e.Count, q(plain(e.Limit)))
+		broke = ": " + blocklist.Broke(e.Count, "requests", q(plain(e.Limit)))
 	}
 	if e.Guarded && e.Mode == blocklist.Shadow {
 		broke += "; the guard of the rule (" + blocklist.GuardedBy(e.ByShare) + ") holds it back: it is refused only while a person has confirmed the rule"

@@ -220,7 +220,7 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 
 	// A rule that counts at least the same requests, by a part of the same key that the client cannot change.
 	counts := func(other *Rule) bool {
-		return (other.match == nil || other.Match == r.Match) && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return other.isAtWill(p) || !r.Key.has(p.name) })
+		return (other.match == nil || other.Match == r.Match) && !other.CountsDistinct() && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return other.isAtWill(p) || !r.Key.has(p.name) })
 	}
 	if slices.ContainsFunc(set.Rules, counts) {
 		return "", ""

@@ -56,8 +56,8 @@ func (l *loader) checkFields() {
 		if !r.countsRequestsOfLogs() {
 			fields.Complete = false // requests of enforcers have other fields than those of logs
 		}
-		for i, place := range r.Key.places {
-			l.checkField(place, r.Key.parts[i].name, fields)
+		for i, place := range slices.Concat(r.Key.places, r.Distinct.places) {
+			l.checkField(place, slices.Concat(r.Key.parts, r.Distinct.parts)[i].name, fields)
 		}
 		for _, e := range []*expression{r.match, r.cost} {
 			l.checkExpression(r.place, e, fields)

@@ -48,6 +48,8 @@ type decidingRule struct {
 	Secret bool          `json:",omitempty"`
 	Guard  int64         `json:",omitempty"`
 	Share  float64       `json:",omitempty"` // of the guard
+
+	Distinct []string `json:",omitempty"`
 }
 
 type decidingAllow struct {
@@ -84,6 +86,9 @@ func (r *Rule) deciding() decidingRule {
 		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog, Guard: r.Guard.MostNew, Share: r.Guard.MostShare,
 	}
 
+	if r.CountsDistinct() {
+		d.Distinct = r.Distinct.Words()
+	}
 	if r.Queue != nil {
 		d.Queue = r.Queue.Stream
 	}

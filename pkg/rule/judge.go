@@ -17,7 +17,7 @@ const (
 	NoMatch               // the rule's match is not true for it
 	Failed                // the match or the cost could not be computed, as when it divides by zero
 	Refused               // an enforcer refused it, and the rule counts served requests
-	NoKey                 // it lacks a part of the rule's key
+	NoKey                 // it lacks a part of the rule's key, or a field whose different values count
 	NoCost                // its cost is below 1
 	Reasons               // the number of reasons
 )
@@ -32,6 +32,8 @@ type Hit struct {
 	Rule int    // index in Set.Rules
 	Key  []byte // canonical
 	Cost int64  // at least 1
+
+	Value uint64 // of the fields whose different values the rule counts; 0 without
 }
 
 // A Judge finds the hits of requests. It has the memory for one request, so one goroutine uses it.
@@ -99,6 +101,13 @@ func (j *Judge) count(i int, rule *Rule) Reason {
 		return NoKey
 	}
 
+	var value uint64
+	if rule.CountsDistinct() {
+		if value, ok = j.subject.value(rule, keys[start:]); !ok {
+			return NoKey
+		}
+	}
+
 	cost, ok := rule.costOf(&j.subject)
 	if !ok {
 		return Failed
@@ -108,7 +117,7 @@ func (j *Judge) count(i int, rule *Rule) Reason {
 	}
 
 	j.keys = keys
-	j.hits = append(j.hits, Hit{Rule: i, Key: keys[start:len(keys):len(keys)], Cost: cost})
+	j.hits = append(j.hits, Hit{Rule: i, Key: keys[start:len(keys):len(keys)], Cost: cost, Value: value})
 	return Counted
 }
 

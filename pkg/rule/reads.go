@@ -92,7 +92,7 @@ func (r *reader) add(names ...string) {
 
 // asked adds the fields that decide whether a request is a hit, and those of its key.
 func (r *reader) asked(rule *Rule) {
-	for _, part := range rule.Key.parts {
+	for _, part := range slices.Concat(rule.Key.parts, rule.Distinct.parts) {
 		r.add(part.name)
 	}
 	r.expression(rule.match)

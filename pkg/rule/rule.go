@@ -76,6 +76,7 @@ type Rule struct {
 	Description string
 	Match       string // the expression as written; empty when every request counts
 	Key         Key
+	Distinct    Key     // what different values are counted of; without parts, hits are counted
 	Limits      []Limit // at least one
 	Algorithm   window.Algorithm
 	Subwindows  int    // of the counter algorithm
@@ -100,6 +101,7 @@ type Rule struct {
 	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs
 	refusals    *Rule       // how refused attempts are counted; nil for rules without block: {after: …}
 	cover       *expression // match as far as it can be decided before the response; nil covers all
+	valuesBy    *secret     // the key of the hashes of values; nil for plain ones
 	place       yamlfile.Fault
 	tryPlace    yamlfile.Fault
 }
@@ -190,7 +192,7 @@ func (r *Rule) windowConfig() window.Config {
 			limits = append(limits, window.Limit{Hits: maxHits, Per: time.Second})
 		}
 	}
-	return window.Config{Algorithm: r.Algorithm, Limits: limits, Subwindows: r.Subwindows, Burst: r.Burst, AtOnce: atOnce(r.Limits)}
+	return window.Config{Algorithm: r.Algorithm, Limits: limits, Subwindows: r.Subwindows, Burst: r.Burst, AtOnce: atOnce(r.Limits), Distinct: r.DistinctOf()}
 }
 
 // Rule is the rule of a name, and its index in Rules; nil and -1 when there is none.
@@ -236,7 +238,7 @@ func (s *Set) Shadowed() *Set { return s.with(func(_ int, r *Rule) { r.Mode = Sh
 func (s *Set) WithLimits(limits [][]Limit) *Set {
 	return s.with(func(i int, r *Rule) {
 		if len(limits[i]) > 0 {
-			r.Limits = limits[i]
+			r.Limits = r.Phrased(limits[i])
 		}
 	})
 }

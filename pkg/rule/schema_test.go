@@ -90,7 +90,7 @@ func TestSchemaTakesTheExample(t *testing.T) {
 var beyondSchema = []string{
 	"no rules", "nothing", "only a comment", "limits that decide nothing", "expressions", "an inline rule on the response", "an expression of several lines",
 	"an expression cut by a comment", "keys given twice", "two documents", "merged maps", "repeated values", "a secret without a key", "an expression with an exclamation mark",
-	"several mistakes in one expression",
+	"several mistakes in one expression", "different values that cannot be",
 }
 
 // The reader refuses every file that the schema refuses, and the schema as many as it can of those that the reader

@@ -324,7 +324,7 @@ func (r *ruleSpec) checkSecret(v yamlfile.Value) {
 	if !r.Secret || v.Key("key").Faulty() || len(r.Key.parts) == 0 {
 		return
 	}
-	if !slices.ContainsFunc(r.Key.parts, func(p part) bool { return !slices.Contains(openParts, p.name) }) {
+	if !slices.ContainsFunc(slices.Concat(r.Key.parts, r.Distinct.parts), func(p part) bool { return !slices.Contains(openParts, p.name) }) {
 		v.Key("secret").Faultf("leave it out", "secret: true hides users, headers and other fields, and the key has only %s", r.Key)
 	}
 }
@@ -345,7 +345,7 @@ func (l *loader) addSecret(s secretFileSpec, file string) {
 
 // hide makes the rules with secret: true count by hashes.
 func (l *loader) hide(set *Set) {
-	first := slices.IndexFunc(set.Rules, func(r *Rule) bool { return r.Secret })
+	first := slices.IndexFunc(set.Rules, func(r *Rule) bool { return r.Secret || r.CountsDistinct() && l.secret != nil })
 	if first < 0 {
 		return
 	}
@@ -362,12 +362,15 @@ func (l *loader) hide(set *Set) {
 
 	set.secret = l.readSecret()
 	for _, r := range set.Rules {
+		if r.CountsDistinct() {
+			r.valuesBy = set.secret
+		}
 		if !r.Secret {
 			continue
 		}
 		r.Key = r.Key.hiding(set.secret)
 		r.refusals = r.countsRefusals()
-		for _, p := range r.Key.parts {
+		for _, p := range slices.Concat(r.Key.parts, r.Distinct.hiding(set.secret).parts) {
 			if p.secret && !slices.Contains(set.hides, p.name) {
 				set.hides = append(set.hides, p.name)
 			}
@@ -409,14 +412,26 @@ func (s *secret) sum() string {
 // secretWords are in the names of fields that are probably secrets.
 var secretWords = []string{"authorization", "api_key", "api-key", "apikey", "token", "secret", "password", "session", "sessid", "jwt", "bearer", "credential"}
 
+// secretField reports whether a part of a key is a secret by its name, or in another rule.
+func secretField(set *Set) func(part) bool {
+	return func(p part) bool {
+		name := strings.ToLower(p.name)
+		return set.Hides(p.name) || slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
+	}
+}
+
 // exposed warns of rules whose keys show a secret wherever they are stored.
 func (l *loader) exposed(set *Set) {
 	for _, r := range set.Rules {
-		at := slices.IndexFunc(r.Key.parts, func(p part) bool {
-			name := strings.ToLower(p.name)
-			return set.Hides(p.name) || slices.ContainsFunc(secretWords, func(word string) bool { return strings.Contains(name, word) })
-		})
-		if r.Secret || at < 0 {
+		if r.Secret {
+			continue
+		}
+		if of := slices.IndexFunc(r.Distinct.parts, secretField(set)); of >= 0 && set.secret == nil {
+			l.warn(r.place, fmt.Sprintf("the rule %s counts different values of %s, which looks like a secret: topics have a hash of each, and short ones can be guessed", r.Name, r.Distinct.parts[of].name),
+				"write secret: true in the rule, and secret_file: at the top of the file")
+		}
+		at := slices.IndexFunc(r.Key.parts, secretField(set))
+		if at < 0 {
 			continue
 		}
 		name, remedy := r.Key.parts[at].name, "write secret: true in the rule"

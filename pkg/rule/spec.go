@@ -28,6 +28,7 @@ type ruleSpec struct {
 	Description string            `yaml:"description"`
 	Match       matchSpec         `yaml:"match"`
 	Key         Key               `yaml:"key"`
+	Distinct    distinctSpec      `yaml:"distinct"`
 	Limits      limitsSpec        `yaml:"limits"`
 	Algorithm   algorithmSpec     `yaml:"algorithm"`
 	Cost        costSpec          `yaml:"cost"`
@@ -85,7 +86,8 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	}
 
 	// Checks of keys together need keys that could be read: one mistake is reported once.
-	if !v.Key("limits").Faulty() && !v.Key("inline").Faulty() && r.checkAtOnce(v) && !v.Key("algorithm").Faulty() {
+	fits := r.checkDistinct(v)
+	if !v.Key("limits").Faulty() && !v.Key("inline").Faulty() && r.checkAtOnce(v) && !v.Key("algorithm").Faulty() && fits {
 		r.checkLimits(v)
 	}
 	if v.Has("queue") && !v.Key("queue").Faulty() {
@@ -119,7 +121,7 @@ func (r *ruleSpec) called() string {
 // rule is the rule of a spec without mistakes.
 func (r *ruleSpec) rule() *Rule {
 	rule := &Rule{
-		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Limits: r.Limits,
+		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Distinct: r.Distinct.Key, Limits: r.Distinct.phrased(r.Limits),
 		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
 		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease), EndsByLog: bool(r.Ends),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,

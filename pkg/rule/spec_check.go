@@ -36,6 +36,9 @@ func (r *ruleSpec) checkLimits(v yamlfile.Value) {
 
 	// The block has checks of its own, with places of its own.
 	rule.Block = Block{For: DefaultFor}
+	if rule.Algorithm != window.Sliding {
+		rule.Distinct = Key{} // that they do not go together is reported elsewhere
+	}
 	if _, err := rule.Policy(0, 0); err != nil {
 		v.Key("limits").Faultf("", "%s", strings.ReplaceAll(err.Error(), "\n", ", "))
 	}
@@ -47,7 +50,9 @@ func (r *ruleSpec) checkLimits(v yamlfile.Value) {
 		}
 	}
 
-	r.checkRemember(v, places)
+	if !rule.CountsDistinct() {
+		r.checkRemember(v, places)
+	}
 }
 
 const notExact = "%s is above the %d hits of a key that are remembered: it is broken up to 1/64 of its window late"

@@ -26,6 +26,7 @@ type subject struct {
 	normalBytes  []byte // of normal, if it had to be changed
 	normalized   bool   // whether normal is of this request
 	hider        *hider // nil until a secret is hidden
+	valuer       valuer
 }
 
 // about makes r the current request.

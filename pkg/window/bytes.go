@@ -26,12 +26,15 @@ import (
 //	[atonce] only in version 3: the log of what limits at once count, as those above; then the xxhash64 of all before
 //	[bucket] how many; for each of them unit, drain, level, ±(newest-levelAt), levelAt-filledSince
 //
+// Version 4 is of limits of different values (distinct_bytes.go).
+//
 // Where no instant has milliseconds, newest and the cells of a millisecond are counted in seconds. The bytes of a later
 // version end with the xxhash64 of all before, little endian: only with it is their version believed.
 const (
 	version          = 1
 	versionUnsettled = 2
 	versionAtOnce    = 3
+	versionDistinct  = 4
 )
 
 const second = 1000
@@ -55,6 +58,9 @@ var (
 
 // Append appends the bytes of s, without what is too old to matter.
 func (p *Policy) Append(b []byte, s *State) []byte {
+	if p.distinct != nil {
+		return p.appendDistinct(b, s)
+	}
 	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes(), policy: p}
 	if p.leased != nil {
 		w.atOnce = *s.log(p.leased.log)
@@ -127,6 +133,11 @@ func (w *writer) version() byte {
 }
 
 func (w *writer) blocks(g *group) {
+	w.blockList()
+	w.log(&g.shape, w.unsettled.past)
+}
+
+func (w *writer) blockList() {
 	w.uint(int64(len(w.unsettled.blocks)))
 	for _, b := range w.unsettled.blocks {
 		w.int(w.newest - b.from)
@@ -142,8 +153,6 @@ func (w *writer) blocks(g *group) {
 		w.int(w.newest - b.first)
 		w.uint(int64(b.firstLevel))
 	}
-
-	w.log(&g.shape, w.unsettled.past)
 }
 
 // level writes the level of a block; of an unblock it is 1, which versions want that do not know it.

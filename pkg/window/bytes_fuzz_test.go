@@ -11,7 +11,7 @@ import (
 //   - what was taken is written and read back as it is;
 //   - and it can be hit.
 func FuzzRead(f *testing.F) {
-	policies := make([]*Policy, algorithms, algorithms+1)
+	policies := make([]*Policy, algorithms, algorithms+3)
 	for i := range policies {
 		policies[i] = mustNew(f, Config{Algorithm: Algorithm(i), Limits: []Limit{{10, time.Minute}, {1000, time.Hour}, {1_000_000, time.Hour}},
 			Late: time.Minute, Remember: minRemember, Subwindows: 3, Block: Block{For: time.Minute, Extend: i%2 == 0}})
@@ -30,6 +30,15 @@ func FuzzRead(f *testing.F) {
 		f.Add(byte(algorithms), atOnce.Append(nil, &s))
 	}
 	policies = append(policies, atOnce)
+	for _, lasts := range []time.Duration{time.Second, time.Hour} {
+		distinct := mustNew(f, Config{Distinct: 7, Limits: []Limit{{3, time.Minute}, {8, time.Hour}}, Late: time.Minute, Block: Block{For: lasts}})
+		var s State
+		for j := range int64(40) {
+			distinct.HitValue(&s, someTime+j*997, uint64(j%7))
+			f.Add(byte(len(policies)), distinct.Append(nil, &s))
+		}
+		policies = append(policies, distinct)
+	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		p := policies[int(which)%len(policies)]
 		var s, back State
@@ -51,6 +60,8 @@ func FuzzRead(f *testing.F) {
 			p.End(&s, MaxTime, s.newest, 1)
 			return
 		}
+		p.HitValue(&s, s.newest, 1)
+		p.HitValue(&s, max(0, s.newest-2000), 2)
 		p.Hit(&s, s.newest, 1)
 		p.Hit(&s, max(0, s.newest-1000), 3)
 		p.Hit(&s, MaxTime, 1)

@@ -24,10 +24,12 @@ func (p *Policy) Read(b []byte, s *State) error {
 	}
 
 	switch v := b[0] >> 4; {
+	case v == versionDistinct && sealed(b):
+		return p.readDistinct(b[:len(b)-8], s)
 	// A greater version is believed only with a checksum. Otherwise damaged bytes would look as if a newer Weir had
 	// written them, and no operator would dare to drop them.
-	case v > versionAtOnce && sealed(b):
-		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionAtOnce)
+	case v > versionDistinct && sealed(b):
+		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionDistinct)
 	case v < version || v > versionAtOnce || (v == versionUnsettled) != (b[1]&flagUnsettled != 0):
 		return ErrCorrupt
 	case (v == versionAtOnce) != (b[1]&flagAtOnce != 0) || v == versionAtOnce && !sealed(b):
@@ -126,6 +128,26 @@ func (r *reader) level(from int64) int {
 
 // unsettled reads the blocks that can still move, and what does not count now. Where p moves none they stay as they are.
 func (r *reader) unsettled(p *Policy, s *State) {
+	u := r.blocks(s)
+	if r.Failed {
+		return
+	}
+
+	exact := shape{span: 1, parts: 1}
+	into := []target{}
+	if p.group != nil {
+		into = append(into, target{&p.group.shape, &u.past})
+	}
+
+	// The log is read even where p keeps none: what follows it stands behind.
+	r.log(s, &exact, into)
+	if p.group != nil && !r.Failed {
+		s.rare.unsettled = u
+	}
+}
+
+// blocks reads the blocks that can still move.
+func (r *reader) blocks(s *State) *unsettled {
 	u := &unsettled{}
 	for range r.AtMost(int64(len(r.Left))) {
 		b := block{from: r.before(s.newest, MaxTime)}
@@ -140,30 +162,18 @@ func (r *reader) unsettled(p *Policy, s *State) {
 		b.first, b.firstLevel = r.before(s.newest, MaxTime), int(r.AtMost(1<<31))
 		if r.Failed || len(u.blocks) > 0 && u.last().until > b.from {
 			r.Fail()
-			return
+			return u
 		}
 
 		u.blocks = append(u.blocks, b)
 	}
 
-	exact := shape{span: 1, parts: 1}
-	into := []target{}
-	if p.group != nil {
-		into = append(into, target{&p.group.shape, &u.past})
-	}
-
-	// The log is read even where p keeps none: what follows it stands behind.
-	r.log(s, &exact, into)
 	// The last of the blocks stands in the bytes twice; one that differs would have hits judged by another block than
 	// the one that is published.
 	if len(u.blocks) == 0 || s.rare == nil || u.last().from != s.rare.from || u.last().until != s.rare.until {
 		r.Fail()
-		return
 	}
-
-	if p.group != nil {
-		s.rare.unsettled = u
-	}
+	return u
 }
 
 func (r *reader) logs(p *Policy, s *State, flags byte) {

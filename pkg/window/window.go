@@ -23,13 +23,17 @@
 // unless Block.Extend. The first breaking hit at or after until is a new offence: one level up when it comes
 // within Block.Forget of until, else at level 1.
 //
+// With Config.Distinct a limit is of how many different values the hits of a key have: HitValue counts these, exactly and in
+// any order as Sliding counts hits (distinct.go).
+//
 // Take is the other way to use a Policy: it admits hits one by one as time goes on, and never counts one too many. Then
 // there are no blocks, and nothing is late. Only then a limit may be of how many attempts there are at once: End ends them.
 //
 // A Policy never changes and is safe for concurrent use. A State belongs to one goroutine at a time. Nothing here
 // reads a clock, starts a goroutine or does I/O; a hit allocates nothing but the growth of its state, which is 8
 // bytes an instant remembered (16 where a limit is over half a million), of at most a quarter more than Remember. While
-// late hits can still move blocks, the hits that do not count now may take as much again, and each block 56 bytes.
+// late hits can still move blocks, the hits that do not count now may take as much again, and each block 56 bytes. For
+// different values, BytesOfDistinct is the bound.
 //
 // Other programs may import this package (docs/go.md).
 package window
@@ -98,7 +102,12 @@ type Config struct {
 	Burst      int64 // Token: what the bucket holds, 0 is the limit; Uniform: hits let through early, 0 is none
 	AtOnce     []int // of Limits, by their indexes: a hit counts until its attempt ends, and for Per at most; for Take only
 	Ones       bool  // every hit is one request: those of one instant that come as one with their sum, too
-	Block      Block
+
+	// Distinct is not 0 where the limits are of how many different values hits have (Policy.HitValue), and says what the
+	// values are of: states with others begin again. It is for Sliding.
+	Distinct uint64
+
+	Block Block
 }
 
 // An Event is what a hit did.
@@ -133,11 +142,12 @@ type Policy struct {
 	block     Block
 	limits    []int64 // hits
 	ones      bool
-	sliding   *sliding // nil for the other algorithms
-	leased    *leased  // nil without limits at once
-	group     *group   // of all limits where late hits can move blocks, else nil
-	singly    *group   // of all limits where hits of one instant are judged one by one, else nil
-	shortest  int64    // milliseconds that a block lasts at least
+	sliding   *sliding  // nil for the other algorithms
+	leased    *leased   // nil without limits at once
+	distinct  *distinct // nil where hits have no values
+	group     *group    // of all limits where late hits can move blocks, else nil
+	singly    *group    // of all limits where hits of one instant are judged one by one, else nil
+	shortest  int64     // milliseconds that a block lasts at least
 	longest   time.Duration
 }
 
@@ -154,6 +164,7 @@ type rare struct {
 	from, until int64 // the last block; until is 0 when there was none
 	level       int
 	unsettled   *unsettled // nil, or without blocks, when no late hit can move the last block any more
+	seen        *seen      // nil where hits have no values
 }
 
 // New makes a Policy, or says everything that is wrong with c.
@@ -165,8 +176,11 @@ func New(c Config) (*Policy, error) {
 	}
 
 	algorithm := newAlgorithm[c.Algorithm]
-	if len(c.AtOnce) > 0 {
+	switch {
+	case len(c.AtOnce) > 0:
 		algorithm = newLeased
+	case c.Distinct != 0:
+		algorithm = newDistinct
 	}
 	a, err := algorithm(&c)
 	if err != nil {
@@ -183,6 +197,7 @@ func New(c Config) (*Policy, error) {
 	// Extend a block swallows nothing, so that there is nothing to judge again.
 	p.sliding, _ = a.(*sliding)
 	p.leased, _ = a.(*leased)
+	p.distinct, _ = a.(*distinct)
 	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() {
 		if !c.Block.Extend && p.late > 0 {
 			p.group = &p.sliding.groups[0]
@@ -197,7 +212,12 @@ func New(c Config) (*Policy, error) {
 
 // Hit counts cost hits at the instant at, in Unix milliseconds, and says what that did. A cost below 1 counts
 // nothing; an instant outside 0 to MaxTime cannot be counted and is Late.
+//
+// A hit without a value, where limits are of different values, has the value 0.
 func (p *Policy) Hit(s *State, at, cost int64) Outcome {
+	if p.distinct != nil && cost > 0 {
+		return p.HitValue(s, at, 0)
+	}
 	if at < s.newest-p.late || at < 0 || at > MaxTime {
 		return Outcome{Event: Late}
 	}
@@ -290,7 +310,10 @@ func (p *Policy) Clear(s *State) int64 {
 // Touch reads a little of all that the next hit of s reads. A caller that counts hits of many keys touches these first: their
 // states then come from memory all at the same time. The number that it returns means nothing.
 func (p *Policy) Touch(s *State) int64 {
-	if a, ok := p.algorithm.(*sliding); ok {
+	switch a := p.algorithm.(type) {
+	case *sliding:
+		return a.touch(s)
+	case *distinct:
 		return a.touch(s)
 	}
 	return 0
@@ -306,6 +329,9 @@ func (s *State) Bytes() int {
 		return n
 	}
 	n += int(unsafe.Sizeof(*s.rare)) + int(unsafe.Sizeof(s.first))*cap(s.rare.logs)
+	if v := s.rare.seen; v != nil {
+		n += int(unsafe.Sizeof(*v)) + bytesOfValue*cap(v.values) + bytesOfPlace*cap(v.index) + int(unsafe.Sizeof(span{}))*cap(v.spans)
+	}
 	if u := s.rare.unsettled; u != nil {
 		n += int(unsafe.Sizeof(*u)) + int(unsafe.Sizeof(block{}))*cap(u.blocks) + 8*cap(u.past)
 	}
@@ -375,6 +401,13 @@ func (c *Config) validate() error {
 		fault(d < time.Millisecond || d%time.Millisecond != 0 && d != Forever, "block for %v: want whole milliseconds, or Forever", d)
 	}
 
+	if c.Distinct != 0 {
+		for _, l := range c.Limits {
+			fault(l.Hits > MostDistinct, "limit of %d different values: want 1 to %d", l.Hits, MostDistinct)
+		}
+		fault(c.Algorithm != Sliding || len(c.AtOnce) > 0, "different values: want the algorithm sliding, and no limit at once")
+		fault(c.Block.Extend || c.Block.Clear, "different values: want a block that does not extend, and does not wait for the window")
+	}
 	fault(c.Block.Clear && (c.Algorithm != Sliding || c.Block.Extend), "a block until the window is clear: want the algorithm sliding, and no extend")
 	fault(c.Block.Forget < 0, "forget after %v: want 0 or more", c.Block.Forget)
 	return errors.Join(errs...)

@@ -17,6 +17,7 @@ type Rule struct {
 	Name   string
 	Spec   *rule.Rule // nil for one that is gone
 	Policy *window.Policy
+	Of     uint64          // what the values of its hits are of; 0 where they have none
 	Tally  [Outcomes]int64 // hits that the metrics do not have yet
 
 	CountsKeys bool // its guard bounds the share of keys, so the Guard sees each hit

@@ -6,11 +6,15 @@ type Parcel struct {
 	Offset int64
 	Latest int64 // what is beyond is ahead of time
 	Source string
+	Of     uint64 // what the values of the hits are of; 0 where they have none
 	Hits   []WaitingHit
 }
 
 // A WaitingHit is a hit, or with cost 0 the command to unblock.
-type WaitingHit struct{ UnixMilli, Cost int64 }
+type WaitingHit struct {
+	UnixMilli, Cost int64
+	Value           uint64
+}
 
 // Cost is how many hits these are.
 func (p *Parcel) Cost() (sum int64) {

@@ -14,6 +14,7 @@ type ruling struct {
 	set         *rule.Set
 	client      *request.Client
 	names       []string // of the rules, by their index
+	of          []uint64 // by rule: what the values of its hits are of, 0 where they have none; nil when no rule's have any
 	reads       []string // fields of requests; nil is all
 	asks        []rule.Asked
 	fingerprint string
@@ -26,7 +27,7 @@ type ruling struct {
 var shownFields = []string{"method", "host", "path", "query", "agent"}
 
 func newRuling(set *rule.Set, client *request.Client, c *Config) *ruling {
-	r := &ruling{set: set, client: client, fingerprint: set.Fingerprint(), reads: set.Reads(), asks: set.Asks()}
+	r := &ruling{set: set, client: client, fingerprint: set.Fingerprint(), reads: set.Reads(), asks: set.Asks(), of: set.DistinctOf()}
 	for _, one := range set.Rules {
 		r.names = append(r.names, one.Name)
 	}

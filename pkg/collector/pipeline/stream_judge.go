@@ -115,15 +115,15 @@ func (s *Stream) hit(h *rule.Hit, r *request.Request) {
 	w := s.writers[partition]
 	if w == nil {
 		w = s.in.pipeline.writers.get()
-		w.Reset(s.ruling.names)
+		w.ResetValues(s.ruling.names, s.ruling.of)
 		s.writers[partition] = w
 		s.used = append(s.used, partition)
 	}
 
-	if !w.Add(h.Rule, h.Key, r.UnixMilli, h.Cost) {
+	if !s.addTo(w, h, r) {
 		s.addBatch(partition, true)
-		w.Reset(s.ruling.names)
-		w.Add(h.Rule, h.Key, r.UnixMilli, h.Cost)
+		w.ResetValues(s.ruling.names, s.ruling.of)
+		s.addTo(w, h, r)
 	}
 
 	if s.copier.on {
@@ -133,6 +133,14 @@ func (s *Stream) hit(h *rule.Hit, r *request.Request) {
 	s.noHitYet = false
 	s.full = s.full || w.Size() > cutBytes
 	s.tally.hits[h.Rule]++
+}
+
+// addTo adds a hit to a batch, if it fits.
+func (s *Stream) addTo(w *hit.Writer, h *rule.Hit, r *request.Request) bool {
+	if s.ruling.of != nil && s.ruling.of[h.Rule] != 0 {
+		return w.AddValue(h.Rule, h.Key, r.UnixMilli, h.Value)
+	}
+	return w.Add(h.Rule, h.Key, r.UnixMilli, h.Cost)
 }
 
 // unread counts the record that is being read as unreadable.

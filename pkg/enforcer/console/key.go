@@ -39,10 +39,11 @@ type keyView struct {
 // An entryView is an entry with the requests that counted for it.
 type entryView struct {
 	*row
-	Fields   string
-	Limit    string
-	Requests []evidence
-	Counted  int
+	Fields    string
+	Limit     string
+	Different bool // the limit is of different values
+	Requests  []evidence
+	Counted   int
 
 	Refused     int64  // requests, about; 0 where that is not known
 	LastRefused string // empty where it is not known
@@ -134,7 +135,7 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request, v *visitor) error 
 	}
 	now, lets := c.config.Now(), c.count().lets
 	for i, e := range found.Entries {
-		one := &entryView{Refused: refused.Entries[i].Refused, LastRefused: refused.Entries[i].last(), row: rowOf(e, now, lets), Fields: fieldsOf(e), Limit: keytext.Shown(e.Limit)}
+		one := &entryView{Refused: refused.Entries[i].Refused, LastRefused: refused.Entries[i].last(), row: rowOf(e, now, lets), Fields: fieldsOf(e), Limit: keytext.Shown(e.Limit), Different: blocklist.IsDifferent(e.Limit)}
 		one.Requests, one.Counted = c.evidence(r, v, e.ID)
 		shown.Entries = append(shown.Entries, one)
 	}

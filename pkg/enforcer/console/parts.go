@@ -100,6 +100,16 @@ func (p *partView) fact(name, format string, args ...any) {
 	p.Facts = append(p.Facts, fact{Name: name, Text: keytext.Shown(fmt.Sprintf(format, args...))})
 }
 
+// trouble notes the problems of a source. An earlier collector shows one.
+func (s *sourceView) trouble(first string, all []string) {
+	if len(all) == 0 && first != "" {
+		all = []string{first}
+	}
+	for _, text := range all {
+		s.Trouble = append(s.Trouble, keytext.Shown(text))
+	}
+}
+
 func (p *partView) collector(body []byte, now time.Time) error {
 	var says struct {
 		CaughtUp bool `json:"caught_up"`
@@ -126,12 +136,7 @@ func (p *partView) collector(body []byte, now time.Time) error {
 	}
 	for _, s := range says.Sources {
 		one := &sourceView{Name: keytext.Shown(s.Source), Kind: keytext.Shown(s.Kind), Format: keytext.Shown(s.Format), Requests: grouped(int(s.Requests))}
-		if len(s.Errors) == 0 && s.Error != "" { // an earlier collector shows one
-			s.Errors = []string{s.Error}
-		}
-		for _, text := range s.Errors {
-			one.Trouble = append(one.Trouble, keytext.Shown(text))
-		}
+		one.trouble(s.Error, s.Errors)
 		var all, lag int64
 		reasons := slices.SortedFunc(maps.Keys(s.Uncounted), func(a, b string) int {
 			return cmp.Or(cmp.Compare(s.Uncounted[b], s.Uncounted[a]), cmp.Compare(a, b))

@@ -92,7 +92,7 @@ func whyOf(e *blocklist.Entry) string {
 	case e.Source == blocklist.Manual:
 		text = fmt.Sprintf("%s: %s", keytext.Shown(e.By), keytext.Shown(e.Why))
 	case e.Limit != "":
-		text = fmt.Sprintf("%d hits broke %s", e.Count, keytext.Shown(e.Limit))
+		text = blocklist.Broke(e.Count, "hits", keytext.Shown(e.Limit))
 	}
 	if e.Level > 1 {
 		text += fmt.Sprintf(", offence %d", e.Level)

@@ -2,7 +2,6 @@ package console
 
 import (
 	"net/http"
-	"strings"
 
 	"weir/internal/duration"
 	"weir/internal/keytext"
@@ -75,7 +74,7 @@ func viewOfRule(r *rule.Rule) *ruleView {
 	}
 	q := &query{Rule: r.Name}
 	shown := &ruleView{Name: keytext.Shown(r.Name), Plain: r.Name, Description: keytext.Shown(r.Description), Match: keytext.Shown(r.Match), Key: keytext.Shown(r.Key.String()),
-		Limits: strings.Join(limits, " "), Shadow: r.Mode == rule.Shadow, Inline: r.Inline, Link: root + "?" + q.values().Encode()}
+		Limits: rule.JoinTexts(limits), Shadow: r.Mode == rule.Shadow, Inline: r.Inline, Link: root + "?" + q.values().Encode()}
 	switch {
 	case r.Inline && !r.CountsRefusals():
 		shown.Block = "refuses what is over the limit"

@@ -4,11 +4,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"weir/internal/keytext"
 	"weir/pkg/enforcer/whatif"
+	"weir/pkg/rule"
 )
 
 // A whatIfView is a question about other limits of a rule, and its answer.
@@ -89,7 +89,7 @@ func (c *Console) whatIf(w http.ResponseWriter, r *http.Request, v *visitor) err
 func (s *whatIfView) fill(a *whatif.Answer) {
 	s.Answer, s.First, s.Last = a, instantOf(a.First), instantOf(a.Last)
 	for i, outcome := range []whatif.Outcome{a.Now, a.Other} {
-		sum := whatIfSum{Name: "as it is", Limits: keytext.Shown(strings.Join(outcome.Limits, " ")), Outcome: outcome}
+		sum := whatIfSum{Name: "as it is", Limits: keytext.Shown(rule.JoinTexts(outcome.Limits)), Outcome: outcome}
 		if sum.Other = i == 1; sum.Other {
 			sum.Name = "with the other limits"
 		}

@@ -19,6 +19,7 @@ type pass struct {
 	question Question
 	policies [2]*window.Policy // the rule as it is, and with the other limits
 	single   bool              // every hit is one request
+	values   uint64            // what the values of hits are of, if the rule counts different ones; else 0
 	answer   *Answer
 
 	// Of the partition that is read.
@@ -32,6 +33,7 @@ type pass struct {
 	last       int64
 	unread     int64
 	otherRules int64
+	leftOut    int64
 }
 
 // An account is one key.
@@ -52,7 +54,7 @@ const accountBytes = 200
 const mostSingly = 1 << 12
 
 func newPass(c Config, q Question) (*pass, error) {
-	p := &pass{config: c, question: q, single: q.Rule.Cost == "1", answer: &Answer{Rule: q.Rule.Name, Since: q.Since.UTC(), Top: []Key{}, Notes: []string{}}}
+	p := &pass{config: c, question: q, single: q.Rule.Cost == "1", values: q.Rule.DistinctOf(), answer: &Answer{Rule: q.Rule.Name, Since: q.Since.UTC(), Top: []Key{}, Notes: []string{}}}
 	other := *q.Rule
 	other.Limits = q.Limits
 	var err error
@@ -79,7 +81,7 @@ var errAnother = errors.New("the hits were deleted while they were counted: ask 
 // partition counts the hits of a partition from the time of the question to an offset, if the topic is still that one.
 func (p *pass) partition(ctx context.Context, number int, end int64, in topic.Identity) error {
 	p.positions, p.keys, p.bytes = hit.NewPositions(maxSources, p.config.Retention), map[string]*account{}, 0
-	p.hits, p.first, p.last, p.unread, p.otherRules = 0, 0, 0, 0, 0
+	p.hits, p.first, p.last, p.unread, p.otherRules, p.leftOut = 0, 0, 0, 0, 0, 0
 	begin, err := p.config.Log.OffsetAt(ctx, p.config.Topic, number, p.question.Since)
 	if err != nil {
 		return err
@@ -147,10 +149,14 @@ func (p *pass) batch(record *topic.Record) {
 		if pairs[item.Pair].Rule != of || item.UnixMilli > latest {
 			continue
 		}
+		if item.Cost > 0 && p.reader.Of(of) != p.values {
+			p.leftOut += item.Cost
+			continue
+		}
 		if p.pairs[item.Pair] == nil {
 			p.pairs[item.Pair] = p.account(pairs[item.Pair].Key)
 		}
-		p.hit(p.pairs[item.Pair], item.UnixMilli, item.Cost)
+		p.hit(p.pairs[item.Pair], item.UnixMilli, item.Cost, p.reader.Value(*item))
 	}
 	if h.Fingerprint != p.question.Fingerprint {
 		p.otherRules += p.hits - before
@@ -168,13 +174,15 @@ func (p *pass) account(key []byte) *account {
 }
 
 // hit counts hits of one instant. Cost 0 is the command to unblock, as if it had been given then too.
-func (p *pass) hit(a *account, at, cost int64) {
+func (p *pass) hit(a *account, at, cost int64, value uint64) {
 	for i := range a.of {
 		state := &a.of[i].state
 		p.bytes -= state.Bytes()
 		switch {
 		case cost == 0:
 			p.policies[i].Unblock(state, at)
+		case p.values != 0:
+			a.of[i].count(p.policies[i].HitValue(state, at, value), at, 1)
 		case p.single && cost <= mostSingly:
 			for range cost {
 				a.of[i].count(p.policies[i].Hit(state, at, 1), at, 1)
@@ -223,6 +231,7 @@ func (p *pass) fold() {
 	a.Hits += p.hits
 	a.unread += p.unread
 	a.earlier += p.otherRules
+	a.leftOut += p.leftOut
 	a.Last = max(a.Last, Instant(p.last))
 	if p.first != 0 && (a.First == 0 || Instant(p.first) < a.First) {
 		a.First = Instant(p.first)

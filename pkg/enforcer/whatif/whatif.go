@@ -80,8 +80,8 @@ type Answer struct {
 	Top        []Key     `json:"top"`        // of the keys that either blocks: those with the most refused hits first
 	Notes      []string  `json:"notes"`      // sentences on what the numbers do not say
 
-	unread, earlier int64
-	another         bool // the topic was made again before all of it was counted
+	unread, earlier, leftOut int64
+	another                  bool // the topic was made again before all of it was counted
 }
 
 // An Outcome is what one set of limits does.
@@ -187,6 +187,9 @@ func (a *Answer) note(q Question) {
 	}
 	if a.earlier > 0 {
 		a.Notes = append(a.Notes, fmt.Sprintf("%d of the hits were counted before the rules were last changed, perhaps by another match or key.", a.earlier))
+	}
+	if a.leftOut > 0 {
+		a.Notes = append(a.Notes, fmt.Sprintf("%d hits are left out: they are from before the rule counted what it counts now.", a.leftOut))
 	}
 	if a.unread > 0 {
 		a.Notes = append(a.Notes, fmt.Sprintf("%d records of the hits could not be read.", a.unread))

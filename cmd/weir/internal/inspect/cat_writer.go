@@ -112,6 +112,7 @@ type shownHit struct {
 	Key     string           `json:"key"`
 	Time    backtest.Instant `json:"time"`
 	Cost    int64            `json:"cost,omitempty"`
+	Value   string           `json:"value,omitempty"`   // the hash of the value, of a rule that counts different ones
 	Unblock string           `json:"unblock,omitempty"` // the command's id; then there is no cost
 }
 
@@ -146,6 +147,8 @@ func newShownBatch(partition int, offset int64, r *hit.Reader) *shownBatch {
 		shown := shownHit{Rule: r.Rules()[pair.Rule], Key: string(pair.Key), Time: backtest.Instant(item.UnixMilli), Cost: item.Cost}
 		if id, ok := r.Unblock(item); ok {
 			shown.Unblock = string(id)
+		} else if r.Of(pair.Rule) != 0 {
+			shown.Value = fmt.Sprintf("%016x", r.Value(item))
 		}
 		b.Hits = append(b.Hits, shown)
 	}
@@ -164,6 +167,8 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 		switch {
 		case h.Cost == 0:
 			w.printf("    %s  %s  %s  forget its counts (%s)\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key), h.Unblock)
+		case h.Value != "":
+			w.printf("    %s  %s  %s  value %s\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key), h.Value)
 		case h.Cost > 1:
 			w.printf("    %s  %s  %s  cost %d\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key), h.Cost)
 		default:
@@ -227,7 +232,7 @@ func (w *catWriter) entryText(offset int64, e *blocklist.Entry) {
 
 	w.printf("%d  %s  %s  blocked from %s %s", offset, output.Printable(e.Rule), output.Printable(e.Key), w.times.Exact(e.From), until)
 	if e.Limit != "" {
-		w.printf(", %d hits broke %s, level %d", e.Count, output.Printable(e.Limit), e.Level)
+		w.printf(", %s, level %d", blocklist.Broke(e.Count, "hits", output.Printable(e.Limit)), e.Level)
 	}
 	if e.Source == blocklist.Manual {
 		w.printf(", by %s: %s", output.Printable(e.By), output.Printable(e.Why))

@@ -294,8 +294,11 @@ func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry, times show
 			clears = "its window is empty now; the key broke this limit at " + times.At(int64(at))
 		}
 		count := output.Counted(int(l.Count), "hit")
-		if strings.HasSuffix(l.Limit, " at once") {
+		switch {
+		case strings.HasSuffix(l.Limit, " at once"):
 			count = fmt.Sprintf("%d running", l.Count)
+		case blocklist.IsDifferent(l.Limit):
+			count = output.Counted(int(l.Count), "value")
 		}
 		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, count, clears))
 	}
@@ -335,14 +338,15 @@ func (k *countedKey) blockText(b *strings.Builder, refusesNot string, times show
 		until = "until " + times.Until(k.Block.Until.UnixMilli())
 	}
 
+	broke := blocklist.Broke(k.Block.Count, "hits", k.Block.Limit)
 	switch {
 	case k.Block.Ended != nil:
 		fmt.Fprintf(b, "    was blocked for breaking %s, and let in %s\n", k.Block.Limit, times.At(k.Block.Ended.Truncate(time.Second).UnixMilli()))
 	case k.Block.Blocked && refusesNot != "":
-		fmt.Fprintf(b, "    would be blocked %s: %d hits broke %s, offence %d (%s)\n", until, k.Block.Count, k.Block.Limit, k.Block.Level, refusesNot)
+		fmt.Fprintf(b, "    would be blocked %s: %s, offence %d (%s)\n", until, broke, k.Block.Level, refusesNot)
 	case k.Block.Blocked:
-		fmt.Fprintf(b, "    is blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
+		fmt.Fprintf(b, "    is blocked %s: %s, offence %d\n", until, broke, k.Block.Level)
 	default:
-		fmt.Fprintf(b, "    was blocked %s: %d hits broke %s, offence %d\n", until, k.Block.Count, k.Block.Limit, k.Block.Level)
+		fmt.Fprintf(b, "    was blocked %s: %s, offence %d\n", until, broke, k.Block.Level)
 	}
 }

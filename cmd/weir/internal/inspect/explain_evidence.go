@@ -29,6 +29,7 @@ func (x *explanation) findEvidence(ctx context.Context, enforcer *ask.Enforcer) 
 		if err != nil {
 			return err
 		}
+		found.Limit = entry.Limit
 		x.Evidence = append(x.Evidence, found)
 	}
 	return nil

@@ -43,6 +43,7 @@ func (h *historyCommand) addEvidence(ctx context.Context, to *story) error {
 		if err != nil {
 			return err
 		}
+		found.Limit = e.Limit
 		to.proofs = append(to.proofs, found)
 	}
 	return nil

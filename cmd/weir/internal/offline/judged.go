@@ -47,10 +47,10 @@ func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
 	}
 }
 
-// missing lists the parts of the rule's key that a request lacks.
+// missing lists the parts of the rule's key, and the fields whose different values it counts, that a request lacks.
 func missing(of *rule.Rule, r *request.Request) string {
 	var names []string
-	for _, word := range of.Key.Words() {
+	for _, word := range append(of.Key.Words(), of.Distinct.Words()...) {
 		name, _, _ := strings.Cut(word, "/")
 		name = strings.TrimPrefix(name, "raw_")
 		if _, ok := r.Field(name); !ok {

@@ -120,7 +120,7 @@ func (e *Entry) Reason() string {
 		why := strings.TrimSuffix(e.Why, " by "+e.By) // the reason without --why ends in the user's name
 		text = fmt.Sprintf("by %s: %s", output.Printable(e.By), output.Printable(why))
 	case e.Limit != "":
-		text = fmt.Sprintf("%d hits broke %s", e.Count, output.Printable(e.Limit))
+		text = blocklist.Broke(e.Count, "hits", output.Printable(e.Limit))
 	}
 
 	if e.Level > 1 {

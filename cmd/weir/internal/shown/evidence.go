@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"weir/cmd/weir/internal/output"
+	"weir/pkg/blocklist"
 	"weir/pkg/evidence"
 )
 
@@ -16,6 +17,8 @@ type Evidence struct {
 	Requests []evidence.Request `json:"requests"` // newest first
 	Kept     int                `json:"kept"`
 	Counted  int64              `json:"counted"`
+
+	Limit string `json:"-"` // of the entry
 }
 
 // Text writes the requests for people.
@@ -23,8 +26,12 @@ func (e *Evidence) Text(b *strings.Builder, times Times) {
 	if len(e.Requests) == 0 {
 		return
 	}
+	what := "hit"
+	if blocklist.IsDifferent(e.Limit) {
+		what = "different value"
+	}
 	fmt.Fprintf(b, "The last requests that counted for %s %s, %s (%d kept, %s counted):\n", output.Printable(e.Rule), output.Printable(e.Key),
-		times.Zone("newest first"), len(e.Requests), output.Counted(int(e.Counted), "hit"))
+		times.Zone("newest first"), len(e.Requests), output.Counted(int(e.Counted), what))
 	var rows []string
 	for i := range e.Requests {
 		rows = append(rows, "    "+requestText(&e.Requests[i], times))

@@ -1,0 +1,674 @@
+package window
+
+import "time"
+
+// MostDistinct is the largest limit of different values.
+const MostDistinct = 4096
+
+// distinct counts how many different values the hits of a key have: a hit at t breaks N per W when the hits in (t-W, t],
+// that one included, have more than N different values. Of several limits that hits of one instant break, the one that
+// is written first is named. Values are numbers that the caller makes of them, and equal numbers are one value: an error
+// of the caller's hash can only let through.
+//
+// For one pass in the order of time, the newest hit of each value is enough, of N + 1 values at most. Late hits need more:
+// one that is late may be the first of its value in a window, and break a limit before the newest hit. So for Late and the
+// longest limit the hits are kept, in the order of time, but for those that can change no answer: a hit that is followed by
+// one of the same value before anything that can still come, and a hit between two of the same value that are less than
+// the shortest window apart. Where blocks are shorter than Late, counting may begin again between two such hits, if they
+// are newer than a block can end that begins before all that is late; these are kept until there is no room.
+//
+// A key keeps 4 times N + 1 hits at least, and more where Late is longer than W: seenMost says how many. Up to that, the
+// blocks are those of the sorted log, in any order of arrival. Beyond it the blocks that there are stay where they are, the
+// newest hit of each value is kept, and late hits are counted as far as hits are kept: the error can only let through. What
+// comes in order is counted exactly all the same.
+//
+// A hit costs one lookup and a few comparisons a limit. A late hit of a key with more values than the smallest limit has
+// all kept hits judged again, from the block before it on.
+type distinct struct {
+	limits     []slidingLimit // as Config.Limits has them
+	of         uint64         // Config.Distinct
+	least      int64          // the smallest limit
+	late       int64
+	longest    int64 // W
+	shortest   int64 // W
+	most       int   // hits that a key keeps
+	lasts      int64 // a block, at least
+	keepInside bool  // hits inside blocks may come to count when these move
+}
+
+func newDistinct(c *Config) (algorithm, error) {
+	d := &distinct{of: c.Distinct, late: c.Late.Milliseconds()}
+	for i, l := range c.Limits {
+		sl := slidingLimit{i, l.Hits, l.Per.Milliseconds()}
+		if i == 0 {
+			d.least, d.shortest = sl.hits, sl.per
+		}
+		d.limits = append(d.limits, sl)
+		d.least, d.shortest, d.longest = min(d.least, sl.hits), min(d.shortest, sl.per), max(d.longest, sl.per)
+		d.most = max(d.most, seenMost(sl.hits, sl.per, d.late))
+	}
+	d.lasts = shortestOf(&c.Block)
+	d.keepInside = d.lasts < d.late || d.lasts == d.late && d.late > 0 && len(d.limits) > 1
+	return d, nil
+}
+
+// seenMost is how many hits a key keeps for a limit: two of each value in each window within the lateness, and room.
+func seenMost(hits, per, late int64) int {
+	windows := min((late+per-1)/per, MostDistinct)
+	return int(max(leastSeen, min((hits+1)*(2*windows+4), 4*(MostDistinct+1))))
+}
+
+const leastSeen = 64
+
+// BytesOfDistinct is the memory that a key may take with a limit of different values, without its blocks.
+func BytesOfDistinct(l Limit, late time.Duration) int64 {
+	return int64(seenMost(l.Hits, l.Per.Milliseconds(), late.Milliseconds())) * (bytesOfValue + 4*bytesOfPlace)
+}
+
+const (
+	bytesOfValue = 16
+	bytesOfPlace = 2
+)
+
+// HitValue counts a hit with a value, where the limits are of different values, and says what that did. Under another
+// policy the hit is a plain one.
+func (p *Policy) HitValue(s *State, at int64, value uint64) Outcome {
+	d := p.distinct
+	if d == nil {
+		return p.Hit(s, at, 1)
+	}
+	if at < s.newest-p.late || at < 0 || at > MaxTime {
+		return Outcome{Event: Late}
+	}
+
+	s.newest = max(s.newest, at)
+	s.needRare()
+	r := s.rare
+	if r.seen == nil {
+		r.seen = &seen{spans: make([]span, len(d.limits))}
+	}
+	movable := d.moves(s)
+	if at < r.until {
+		return p.valueInside(s, at, value, movable)
+	}
+
+	v := r.seen
+	if n := len(v.values); n > 0 && at < v.values[n-1].at() {
+		return p.valueLate(s, at, value)
+	}
+	if !d.append(s, at, value) {
+		return Outcome{}
+	}
+	d.step(v, len(v.values)-1)
+	if i := d.exceeded(v); i >= 0 {
+		return p.beginDistinct(s, i, at)
+	}
+	return Outcome{}
+}
+
+// beginDistinct begins the block of the newest hit, which broke limit i.
+func (p *Policy) beginDistinct(s *State, i int, at int64) Outcome {
+	d, r := p.distinct, s.rare
+	if r.unsettled == nil {
+		r.unsettled = &unsettled{}
+	}
+	u := r.unsettled
+	if len(u.blocks) >= d.most/4 {
+		d.fix(s)
+	}
+	// The last block cannot move any more, but the one that begins needs it before itself.
+	if len(u.blocks) == 0 && r.until > 0 {
+		u.blocks = append(u.blocks, r.last())
+	}
+
+	u.blocks, u.others = append(u.blocks, p.next(s, r.last(), d.broken(i, at))), u.others[:0]
+	r.set(*u.last())
+	r.seen.begin(len(r.seen.values))
+	return u.last().outcome(Broke)
+}
+
+// broken is the offence at limit i: the first value too many begins it.
+func (d *distinct) broken(i int, at int64) broken { return broken{i, at, d.limits[i].hits + 1} }
+
+// valueInside is a hit before the end of the last block.
+func (p *Policy) valueInside(s *State, at int64, value uint64, movable bool) Outcome {
+	d, r := p.distinct, s.rare
+	if !movable {
+		return r.outcome(Blocked, unbroken)
+	}
+
+	// Hits of the instant of a block may show that another limit was broken too.
+	u := r.unsettled
+	before := u.before(at)
+	inside := before > 0 && at < u.blocks[before-1].until
+	if inside || len(d.limits) == 1 && u.blocks[before].from == at {
+		if d.keepInside && at >= s.newest-p.late+p.shortest {
+			d.keep(s, at, value)
+		}
+		return r.outcome(Blocked, unbroken)
+	}
+
+	if !d.insert(s, at, value) {
+		return r.outcome(Blocked, unbroken)
+	}
+	if len(u.blocks) == 0 { // there was no room, and they stay where they are
+		d.recount(s)
+		return r.outcome(Blocked, unbroken)
+	}
+	return p.replayValues(s, before)
+}
+
+// valueLate is a hit outside of all blocks that others behind the last one are newer than.
+func (p *Policy) valueLate(s *State, at int64, value uint64) Outcome {
+	d, r := p.distinct, s.rare
+	if !d.insert(s, at, value) {
+		return Outcome{}
+	}
+	if int64(r.seen.different) <= d.least { // so no window has too many
+		d.recount(s)
+		return Outcome{}
+	}
+
+	if r.unsettled == nil {
+		r.unsettled = &unsettled{}
+	}
+	return p.replayValues(s, len(r.unsettled.blocks))
+}
+
+// replayValues judges all hits again that are behind the first blocks.
+func (p *Policy) replayValues(s *State, before int) Outcome {
+	d, r := p.distinct, s.rare
+	u := r.unsettled
+	var few [4]block
+	old := append(few[:0], u.blocks[before:]...)
+	last := r.last()
+	switch {
+	case before > 0:
+		last = u.blocks[before-1]
+	case len(old) > 0:
+		last = block{}
+	}
+
+	u.blocks = u.blocks[:before]
+	if before == 0 && last.until > 0 {
+		u.blocks = append(u.blocks, last)
+		before = 1
+	}
+	p.judgeValues(s, last, old)
+
+	// More hits cannot break a limit later than fewer did, if all were kept.
+	if len(old) > 0 && (len(u.blocks) == before || u.blocks[before].from > old[0].from) || len(u.blocks) > d.most/4+2 {
+		u.blocks = append(u.blocks[:before], old...)
+		d.recount(s)
+		d.fix(s)
+		return r.outcome(Blocked, unbroken)
+	}
+	if len(u.blocks) == before {
+		if len(u.blocks) == 1 && !d.canMove(s, &u.blocks[0]) {
+			u.blocks = u.blocks[:0]
+		}
+		return Outcome{}
+	}
+
+	r.set(*u.last())
+	return p.moved(s, before, old)
+}
+
+// judgeValues judges the hits behind the block now. Of the blocks that begin, the i-th keeps the identity of the i-th that
+// there was.
+func (p *Policy) judgeValues(s *State, now block, old []block) {
+	d, v, u := p.distinct, s.rare.seen, s.rare.unsettled
+	before := len(u.blocks)
+	n := len(v.values)
+	v.begin(v.after(now.until - 1))
+	for j := v.start; j < n; j++ {
+		at := v.values[j].at()
+		if at < now.until {
+			v.begin(j + 1)
+			continue
+		}
+		d.step(v, j)
+		if j+1 < n && v.values[j+1].at() == at {
+			continue // all hits of an instant are judged together
+		}
+		i := d.exceeded(v)
+		if i < 0 {
+			continue
+		}
+
+		now = p.next(s, now, d.broken(i, at))
+		if k := len(u.blocks) - before; k < len(old) {
+			now.first, now.firstLevel = old[k].first, old[k].firstLevel
+		}
+		u.blocks = append(u.blocks, now)
+		v.begin(j + 1)
+	}
+}
+
+// canMove says whether late hits can still move a block.
+func (d *distinct) canMove(s *State, b *block) bool {
+	oldest := s.newest - d.late // that can still come
+	if len(d.limits) == 1 {
+		oldest++ // another hit of the block's first instant changes nothing
+	}
+	return b.from >= oldest
+}
+
+// moves forgets the blocks that cannot move any more, but for one before the others, and says whether any still can.
+func (d *distinct) moves(s *State) bool {
+	u := s.rare.unsettled
+	if u == nil || len(u.blocks) == 0 {
+		return false
+	}
+	if !d.canMove(s, u.last()) {
+		d.fix(s)
+		return false
+	}
+	gone := 0
+	for gone+1 < len(u.blocks) && !d.canMove(s, &u.blocks[gone+1]) {
+		gone++
+	}
+	u.blocks = u.blocks[:copy(u.blocks, u.blocks[gone:])]
+	return true
+}
+
+// fix has the blocks stay where they are. Hits before the end of the last one count no more.
+func (d *distinct) fix(s *State) {
+	if u := s.rare.unsettled; u != nil {
+		u.blocks = u.blocks[:0]
+	}
+	if v := s.rare.seen; v.start == len(v.values) {
+		v.values = v.values[:0]
+		v.link()
+		v.begin(0)
+	}
+}
+
+// step counts the hit at a place behind all that were counted.
+func (d *distinct) step(v *seen, j int) {
+	one := &v.values[j]
+	one.word &^= valueAgain
+	at, before := one.at(), v.before(j)
+	for i := range v.spans {
+		sp := &v.spans[i]
+		for leaves := at - d.limits[i].per; v.values[sp.from].at() <= leaves; sp.from++ {
+			// A value leaves with its newest hit.
+			if v.values[sp.from].word&valueAgain == 0 {
+				sp.different--
+			}
+		}
+		if before < int(sp.from) {
+			sp.different++
+		}
+	}
+	if before >= v.start {
+		v.values[before].word |= valueAgain
+	}
+}
+
+// exceeded is the first limit that has too many values; -1.
+func (d *distinct) exceeded(v *seen) int {
+	for i := range v.spans {
+		if int64(v.spans[i].different) > d.limits[i].hits {
+			return i
+		}
+	}
+	return -1
+}
+
+// recount counts the hits behind the last block again, when their places have changed.
+func (d *distinct) recount(s *State) {
+	v := s.rare.seen
+	v.begin(v.after(s.rare.until - 1))
+	for j := v.start; j < len(v.values); j++ {
+		d.step(v, j)
+	}
+}
+
+// append adds a hit that none is newer than. It returns false if there is one of its value and instant.
+func (d *distinct) append(s *State, at int64, value uint64) bool {
+	v := s.rare.seen
+	last := v.find(value)
+	if last >= 0 && v.values[last].at() == at {
+		return false
+	}
+	if len(v.values) == cap(v.values) {
+		d.makeRoom(s)
+		last = v.find(value)
+	}
+
+	j := len(v.values)
+	v.values = append(v.values, newSeenValue(at, value))
+	v.follow(last, j)
+	v.point(last, j)
+	return true
+}
+
+// insert adds a hit at its place, and leaves counting to the caller. It returns false if there is one of its value and
+// instant.
+func (d *distinct) insert(s *State, at int64, value uint64) bool {
+	v := s.rare.seen
+	if len(v.values) == cap(v.values) {
+		d.makeRoom(s)
+	}
+
+	j := v.after(at)
+	before, next := v.find(value), -1
+	for before >= j {
+		before, next = v.before(before), before
+	}
+	if before >= 0 && v.values[before].at() == at {
+		return false
+	}
+
+	v.values = append(v.values, seenValue{})
+	copy(v.values[j+1:], v.values[j:])
+	for k := len(v.values) - 1; k > j; k-- {
+		one := &v.values[k]
+		if back := one.back(); back > 0 && k-1-back < j {
+			one.setBack(back + 1)
+		}
+		if one.word&valueNext == 0 {
+			v.point(k-1, k)
+		}
+	}
+
+	v.values[j] = newSeenValue(at, value)
+	v.follow(before, j)
+	if next >= 0 {
+		v.follow(j, next+1)
+	} else {
+		v.point(before, j)
+	}
+	return true
+}
+
+// keep adds a hit inside a block, which does not count now.
+func (d *distinct) keep(s *State, at int64, value uint64) {
+	v := s.rare.seen
+	if !d.insert(s, at, value) {
+		return
+	}
+	// It is before all that count.
+	v.start++
+	for i := range v.spans {
+		v.spans[i].from++
+	}
+}
+
+// makeRoom makes room for one more hit: those go that change no answer, and where these are few, more are kept from now
+// on. Where a key has as many as it may have, its blocks stay where they are, and older hits of values go.
+func (d *distinct) makeRoom(s *State) {
+	v := s.rare.seen
+	n := len(v.values)
+	enough := n - max(1, n/4) // dropping moves all that stays, so it has to free a fixed part
+	if d.drop(s, d.unmovedUntil(s)); len(v.values) <= enough {
+		return
+	}
+
+	if n < d.most {
+		grown := make([]seenValue, len(v.values), min(n+n/2+8, d.most))
+		copy(grown, v.values)
+		v.values = grown
+		v.link()
+		d.recount(s)
+		return
+	}
+	d.fix(s)
+	if d.drop(s, MaxTime); len(v.values) > enough {
+		v.keepNewest(enough)
+		d.recount(s)
+	}
+}
+
+// unmovedUntil is the instant before which counting begins nowhere, however late hits move blocks.
+func (d *distinct) unmovedUntil(s *State) int64 {
+	if !d.keepInside {
+		return MaxTime
+	}
+	return s.newest - d.late + d.lasts
+}
+
+// drop drops the hits that can change no answer. Those between two of the same value that are less than the shortest window
+// apart are among them, if they are before an instant.
+func (d *distinct) drop(s *State, before int64) {
+	v, r := s.rare.seen, s.rare
+	final := s.newest - d.late // what is up to here has come
+	from := final - d.longest + 1
+	switch u := r.unsettled; {
+	case u == nil || len(u.blocks) == 0:
+		from = max(from, r.until)
+	case !d.canMove(s, &u.blocks[0]):
+		from = max(from, u.blocks[0].until)
+	}
+
+	for k := range v.values {
+		one := &v.values[k]
+		one.word &^= valueAgain // here: it goes
+		if one.at() < from {
+			one.word |= valueAgain
+			continue
+		}
+		j := v.before(k)
+		if j < 0 || v.values[j].word&valueAgain != 0 {
+			continue
+		}
+		if one.at() <= final {
+			v.values[j].word |= valueAgain
+			continue
+		}
+		i := v.before(j)
+		if v.values[j].at() < before && i >= 0 && v.values[i].word&valueAgain == 0 && one.at()-v.values[i].at() < d.shortest && (i >= v.start || k < v.start) {
+			v.values[j].word |= valueAgain
+			one.setBack(k - i)
+		}
+	}
+
+	v.dropMarked()
+	d.recount(s)
+}
+
+// seen is the hits of a key that are kept, where limits are of different values.
+type seen struct {
+	values    []seenValue // in the order of time
+	index     []uint16    // of the newest hit of each value, its place and one, by the value's hash: linear probing
+	different int         // values in it
+	start     int         // hits from here on are behind the last block, and count
+	spans     []span      // of the limits
+}
+
+// A span is the window of a limit that ends with the newest hit.
+type span struct {
+	from      int32 // its first hit
+	different int32 // values in it
+}
+
+// A seenValue is a hit. Its word is the instant, by how many places back the hit before it has the same value, 0 for none,
+// and two bits.
+type seenValue struct{ value, word uint64 }
+
+const (
+	valueNext  = 1 << iota // a newer hit has the same value
+	valueAgain             // of those that were counted, a newer one has the same value
+
+	backShift = 2
+	backBits  = 20
+)
+
+func newSeenValue(at int64, value uint64) seenValue {
+	return seenValue{value, uint64(at) << (backShift + backBits)}
+}
+
+func (o *seenValue) at() int64 { return int64(o.word >> (backShift + backBits)) }
+func (o *seenValue) back() int { return int(o.word >> backShift & (1<<backBits - 1)) }
+
+func (o *seenValue) setBack(back int) {
+	o.word = o.word&^((1<<backBits-1)<<backShift) | uint64(back)<<backShift
+}
+
+// before is the place of the hit before one that has the same value; -1.
+func (v *seen) before(j int) int {
+	if back := v.values[j].back(); back > 0 {
+		return j - back
+	}
+	return -1
+}
+
+// follow has a hit follow another of the same value, or none.
+func (v *seen) follow(before, j int) {
+	if before >= 0 {
+		v.values[before].word |= valueNext
+		v.values[j].setBack(j - before)
+	}
+}
+
+// begin has the hits from a place on count, and none yet.
+func (v *seen) begin(start int) {
+	v.start = start
+	for i := range v.spans {
+		v.spans[i] = span{from: int32(start)}
+	}
+}
+
+// after is the first place of the hits that are after an instant.
+func (v *seen) after(at int64) int {
+	lo := 0
+	for hi := len(v.values); lo < hi; {
+		if mid := int(uint(lo+hi) / 2); v.values[mid].at() > at {
+			hi = mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return lo
+}
+
+// slot is where the index begins to look for a value.
+func (v *seen) slot(value uint64) int {
+	return int(value * 0x9e3779b97f4a7c15 >> 32 & uint64(len(v.index)-1))
+}
+
+// find is the place of the newest hit of a value; -1.
+func (v *seen) find(value uint64) int {
+	if len(v.index) == 0 {
+		return -1
+	}
+	for at := v.slot(value); ; at = (at + 1) & (len(v.index) - 1) {
+		switch place := int(v.index[at]) - 1; {
+		case place < 0:
+			return -1
+		case v.values[place].value == value:
+			return place
+		}
+	}
+}
+
+// point has the index point to another place of a value, whose values are equal, or to the first.
+func (v *seen) point(from, to int) {
+	at := v.slot(v.values[to].value)
+	for int(v.index[at]) != from+1 {
+		at = (at + 1) & (len(v.index) - 1)
+	}
+	if from < 0 {
+		v.different++
+	}
+	v.index[at] = uint16(to + 1)
+}
+
+// link makes the index, and what refers to other places, of the hits that there are.
+func (v *seen) link() {
+	size := 16
+	for size < 2*cap(v.values) {
+		size *= 2
+	}
+	if size == len(v.index) {
+		clear(v.index)
+	} else {
+		v.index = make([]uint16, size)
+	}
+
+	v.different = 0
+	for j := range v.values {
+		one := &v.values[j]
+		before := v.find(one.value)
+		*one = newSeenValue(one.at(), one.value)
+		v.follow(before, j)
+		v.point(before, j)
+	}
+}
+
+// dropMarked drops the hits that are marked.
+func (v *seen) dropMarked() {
+	n := 0
+	for _, one := range v.values {
+		if one.word&valueAgain == 0 {
+			v.values[n] = one
+			n++
+		}
+	}
+	if n < len(v.values) {
+		v.values = v.values[:n]
+		v.link()
+	}
+}
+
+// keepNewest drops all but the newest hits of values, and the oldest of these beyond a number.
+func (v *seen) keepNewest(most int) {
+	left := 0
+	for j := len(v.values) - 1; j >= 0; j-- {
+		one := &v.values[j]
+		one.word |= valueAgain
+		if one.word&valueNext == 0 && left < most {
+			one.word &^= valueAgain
+			left++
+		}
+	}
+	v.dropMarked()
+}
+
+// touch reads what the next hit of s begins with.
+func (d *distinct) touch(s *State) int64 {
+	if s.rare == nil || s.rare.seen == nil || len(s.rare.seen.values) == 0 {
+		return 0
+	}
+	v := s.rare.seen
+	return v.values[len(v.values)-1].at() + int64(v.index[0])
+}
+
+// hit counts nothing: Hit leaves hits to HitValue.
+func (d *distinct) hit(*State, int64, int64) broken { return unbroken }
+
+func (d *distinct) count(s *State, i int, at int64) (different int64) {
+	if s.rare == nil || s.rare.seen == nil {
+		return 0
+	}
+	v, leaves := s.rare.seen, at-d.limits[i].per
+	for j := v.start; j < len(v.values) && v.values[j].at() <= at; j++ {
+		before := v.before(j)
+		if v.values[j].at() > leaves && (before < v.start || v.values[before].at() <= leaves) {
+			different++
+		}
+	}
+	return different
+}
+
+func (d *distinct) clear(s *State) int64 {
+	if s.rare == nil || s.rare.seen == nil || len(s.rare.seen.values) == 0 {
+		return 0
+	}
+	v := s.rare.seen
+	return v.values[len(v.values)-1].at() + d.longest
+}
+
+func (d *distinct) forget(s *State, _ int64) {
+	if s.rare != nil {
+		s.rare.seen = nil
+	}
+}
+
+func (d *distinct) room(s *State, i int, at int64) int64 { return d.limits[i].hits - d.count(s, i, at) }
+
+// Different values are not taken: New refuses limits at once, and pkg/rule inline rules.
+func (d *distinct) admits(*State, int, int64, int64) int64    { return Never }
+func (d *distinct) settle(*State, int64, int64, int64, int64) {}
+func (d *distinct) shapes() []shape                           { return nil }
