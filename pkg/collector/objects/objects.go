@@ -253,7 +253,7 @@ func (l *log) read(ctx context.Context, after ordered.Place) (page ordered.Page,
 
 // full reports whether a page has enough: small objects share one, so that the journal is written once for them.
 func (l *log) full(page *ordered.Page, after ordered.Place) bool {
-	return l.position-after.Position >= pageBytes || l.known.unwritten() >= recordMost && len(page.Entries) > 0
+	return l.position-after.Position >= pageBytes || len(page.Entries) >= pageLines || l.known.unwritten() >= recordMost && len(page.Entries) > 0
 }
 
 // add adds to a page what is known besides its lines.
