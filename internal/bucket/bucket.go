@@ -22,6 +22,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
 )
 
@@ -34,6 +35,9 @@ var (
 	ErrGone = errors.New("the object was deleted")
 	// ErrArchived means that an object has to be restored from an archive before it can be read.
 	ErrArchived = errors.New("the object is in an archive")
+	// ErrUnreadable means that the server gives the object to nobody like us: its key is not possible there, or it was
+	// encrypted with a key of its writer.
+	ErrUnreadable = errors.New("the server cannot give the object")
 )
 
 // Options name a place.
@@ -103,13 +107,14 @@ func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 	return b.client, nil
 }
 
-// List calls each for every object whose key begins with a prefix, in the order of their keys.
+// List calls each for every object whose key begins with a prefix, in the order of their keys. The server encodes the
+// keys: XML cannot have every character of them.
 func (b *Bucket) List(ctx context.Context, prefix string, each func(Object) error) error {
 	client, err := b.connect(ctx)
 	if err != nil {
 		return err
 	}
-	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix})
+	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix, EncodingType: types.EncodingTypeUrl})
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -117,7 +122,13 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(Object) erro
 		}
 		for i := range page.Contents {
 			o := &page.Contents[i]
-			if err := each(Object{aws.ToString(o.Key), plain(o.ETag), aws.ToInt64(o.Size), aws.ToTime(o.LastModified)}); err != nil {
+			key := aws.ToString(o.Key)
+			if page.EncodingType == types.EncodingTypeUrl {
+				if key, err = url.QueryUnescape(key); err != nil {
+					return fmt.Errorf("the listing has a key that is not encoded: %w", err)
+				}
+			}
+			if err := each(Object{key, plain(o.ETag), aws.ToInt64(o.Size), aws.ToTime(o.LastModified)}); err != nil {
 				return err
 			}
 		}
@@ -134,7 +145,7 @@ func (b *Bucket) Look(ctx context.Context, prefix string) error {
 	if err != nil {
 		return err
 	}
-	_, err = client.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix, MaxKeys: aws.Int32(1)})
+	_, err = client.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix, MaxKeys: aws.Int32(1), EncodingType: types.EncodingTypeUrl})
 	return b.explain(err, "s3:ListBucket")
 }
 
@@ -156,12 +167,26 @@ func (b *Bucket) Open(ctx context.Context, key string) (*Body, error) {
 	out, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key})
 	if err != nil {
 		cancel()
+		if unprintable(key) && answeredGone(err) {
+			return nil, ErrGone
+		}
 		return nil, b.explain(err, "s3:GetObject")
 	}
 	return &Body{
 		Object: Object{key, plain(out.ETag), aws.ToInt64(out.ContentLength), aws.ToTime(out.LastModified)},
 		from:   out.Body, cancel: cancel, stuck: time.AfterFunc(patience, cancel),
 	}, nil
+}
+
+// unprintable reports whether a key has characters that XML cannot have. Then the answer that there is no such object
+// cannot be parsed, because it has the key.
+func unprintable(key string) bool {
+	return strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0xfffe || r == 0xffff })
+}
+
+func answeredGone(err error) bool {
+	var answer *awshttp.ResponseError
+	return errors.As(err, &answer) && answer.HTTPStatusCode() == http.StatusNotFound
 }
 
 // Read reads.
@@ -208,6 +233,8 @@ func translate(err error, right string) error {
 		return ErrGone
 	case "InvalidObjectState":
 		return ErrArchived
+	case "InvalidRequest", "InvalidURI", "KeyTooLongError", "XMinioInvalidObjectName":
+		return fmt.Errorf("%w: %s: %s", ErrUnreadable, code, known.ErrorMessage())
 	case "AccessDenied", "AccessDeniedException", "Forbidden":
 		return fmt.Errorf("%w (%s): an administrator permits %s", errRefused, code, right)
 	case "ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidToken", "TokenRefreshRequired":

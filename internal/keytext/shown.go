@@ -1,6 +1,7 @@
 package keytext
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
@@ -26,4 +27,12 @@ func Shown(text string) string {
 	}
 
 	return b.String()
+}
+
+// Beginning returns the beginning of a text of more than so many bytes, with its length.
+func Beginning(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:most], ""), len(text))
 }

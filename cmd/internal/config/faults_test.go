@@ -219,6 +219,26 @@ func TestUnusedKeysAreAWarning(t *testing.T) {
 	}
 }
 
+func TestAReadableLoginWithoutTLSIsAWarning(t *testing.T) {
+	const plain, token = "sasl: {mechanism: plain, user: u, password_file: p}", "sasl: {mechanism: oauthbearer, token_file: t}"
+	for text, want := range map[string]int{
+		"kafka: {brokers: [a:1], " + plain + "}":                                               1,
+		"kafka: {brokers: [a:1], " + token + "}":                                               1,
+		"kafka: {brokers: ['127.0.0.1:1', a:1], " + plain + "}":                                1,
+		"kafka: {brokers: [a:1], tls: true, " + plain + "}":                                    0,
+		"kafka: {brokers: ['127.0.0.1:1', '[::1]:1', localhost:1], " + plain + "}":             0,
+		"kafka: {brokers: [a:1], sasl: {mechanism: scram-sha-256, user: u, password_file: p}}": 0,
+		"collector: {sources: [{kafka: logs, brokers: [a:1], " + token + "}]}":                 1,
+		"collector: {sources: [{kafka: logs, brokers: [a:1], tls: {ca: c}, " + token + "}]}":   0,
+		"collector: {sources: [{kafka: logs, brokers: ['127.0.0.2:1'], " + plain + "}]}":       0,
+	} {
+		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml", Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}})
+		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "sends its secret to the brokers without encryption; write tls: true") {
+			t.Errorf("%s: %v, %v", text, warnings, err)
+		}
+	}
+}
+
 func TestARetentionShorterThanALimitIsAWarning(t *testing.T) {
 	for retention, want := range map[string]int{"48h": 1, "8d": 0} {
 		text := "kafka: {hits: {retention: " + retention + "}}\nrules: [{name: weekly, key: ip, limits: [10/min, 100/w], block: {for: 1d}}]"

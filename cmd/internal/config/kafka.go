@@ -50,7 +50,7 @@ type Kafka struct {
 	Attempts Topic `yaml:"attempts"`
 }
 
-// Validate checks the prefix, and warns of settings for connections where there are none.
+// Validate checks the prefix, and warns of settings for connections where there are none, and of a secret in clear.
 func (k *Kafka) Validate(v yamlfile.Value) {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
 	if strings.Trim(k.Prefix, letters) != "" || len(k.Prefix) > 100 {
@@ -60,6 +60,7 @@ func (k *Kafka) Validate(v yamlfile.Value) {
 		v.Key("session").Faultf("use 6s to 30m", "a session of %v is not what Kafka allows", k.Session)
 	}
 	if len(k.Brokers) > 0 {
+		k.SASL.warnOfClear(v, k.Brokers, k.TLS.On)
 		return
 	}
 	for _, key := range []string{"tls", "sasl", "session"} {
@@ -243,6 +244,15 @@ func (s *SASL) Validate(v yamlfile.Value) {
 	}
 	if s.PasswordFile == "" {
 		v.Key("password_file").Faultf("add password_file, a file that contains the password", "SASL has no password")
+	}
+}
+
+// warnOfClear warns of a password or a token that everyone on the way to the brokers of a section can read.
+func (s *SASL) warnOfClear(section yamlfile.Value, brokers Brokers, encrypted bool) {
+	readable := s.Mechanism == "plain" || s.Mechanism == "oauthbearer"
+	remote := slices.ContainsFunc(brokers, func(broker string) bool { return !loopbackHost(broker) })
+	if readable && remote && !encrypted {
+		section.Key("sasl").Warnf("write tls: true", "%s sends its secret to the brokers without encryption", s.Mechanism)
 	}
 }
 

@@ -81,6 +81,8 @@ func (s *Source) checkBrokers(v yamlfile.Value) {
 		}
 	}
 
+	s.SASL.warnOfClear(v, s.Brokers, s.TLS.On)
+
 	known := []string{commitGroup, commitLocal}
 	switch {
 	case s.Commit == "" && own:

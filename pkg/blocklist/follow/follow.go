@@ -35,6 +35,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/keytext"
 	"weir/internal/telemetry"
 	"weir/pkg/blocklist"
 )
@@ -154,13 +155,16 @@ func (f *Follower) trouble(operation string, err error) {
 	f.note(err)
 }
 
+// longestTrouble is how much of an error the status has. It may have what the upstream sent.
+const longestTrouble = 4 << 10
+
 // note puts the reason why the list does not keep up into the status.
 func (f *Follower) note(err error) {
 	f.change(func(s *Status) {
 		if s.Trouble == "" {
 			s.Since = f.config.Now()
 		}
-		s.Trouble = err.Error()
+		s.Trouble = keytext.Beginning(err.Error(), longestTrouble)
 	})
 }
 

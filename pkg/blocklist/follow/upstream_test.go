@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -223,6 +224,29 @@ func TestABadUpstreamChangesNothing(t *testing.T) {
 			wait.Until(t, "its end", func() bool { return f.Status().Trouble == "" })
 			wantKeys(t, f.config.Set, "1.1.1.1", "2.2.2.2")
 		})
+	}
+}
+
+// The status has a bound, whatever the upstream sends.
+func TestTheTroubleOfAHostileUpstreamIsCutOff(t *testing.T) {
+	long := strings.Repeat("\u202e", 20_000)
+	for name, answer := range map[string]string{
+		"status":   "HTTP/1.1 500 " + long + "\r\nContent-Length: 0\r\n\r\n",
+		"redirect": "HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/" + long + "\r\nContent-Length: 0\r\n\r\n",
+	} {
+		e := newEnforcer(t, wholeSet(t, listA))
+		e.now(func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_, _ = io.WriteString(conn, answer)
+				_ = conn.Close()
+			}
+		})
+		f := following(t, e, "")
+		wait.Until(t, "its trouble", func() bool { return f.Status().Trouble != "" })
+		if got := f.Status().Trouble; len(got) > 5_000 || !strings.Contains(got, " bytes)") {
+			t.Errorf("%s: %d bytes: %.100q", name, len(got), got)
+		}
 	}
 }
 

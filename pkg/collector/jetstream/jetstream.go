@@ -238,12 +238,16 @@ func (s *stream) since(ctx context.Context, of jetstream.Stream, at time.Time, l
 	if err != nil {
 		return ordered.Place{}, err
 	}
+	came := false
 	for msg := range batch.Messages() {
 		about, err := msg.Metadata()
 		if err != nil {
 			return ordered.Place{}, err
 		}
-		last = int64(about.Sequence.Stream) - 1
+		came, last = true, int64(about.Sequence.Stream)-1
+	}
+	if info := consumer.CachedInfo(); !came && info.NumPending > 0 { // the first one is hidden
+		return ordered.Place{Position: int64(info.Delivered.Stream)}, nil
 	}
 	return ordered.Place{Position: last}, batch.Error()
 }

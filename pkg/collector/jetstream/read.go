@@ -39,12 +39,17 @@ func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Pa
 	if s.held != nil {
 		msg := s.held
 		s.held = nil
-		if _, err := s.add(&page, msg, &bytes); err != nil {
+		if _, err := s.add(ctx, &page, msg, &bytes); err != nil {
 			return page, err
 		}
 	}
 	for len(page.Entries) < pageMessages && bytes < pageBytes {
 		msg, err := s.next(ctx, len(page.Entries) == 0)
+		if ended := msg == nil && s.batch == nil; ended && len(page.Entries) == 0 && (err != nil || s.waiting > 0) {
+			if found, _ := s.addHidden(ctx, &page); found {
+				return page, nil
+			}
+		}
 		if err != nil {
 			return page, err
 		}
@@ -54,7 +59,7 @@ func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Pa
 		if msg == nil {
 			break
 		}
-		if more, err := s.add(&page, msg, &bytes); err != nil || !more {
+		if more, err := s.add(ctx, &page, msg, &bytes); err != nil || !more {
 			return page, err
 		}
 	}
@@ -130,7 +135,7 @@ func (s *stream) taken(msg jetstream.Msg, open bool) (jetstream.Msg, error) {
 var errDropped = errors.New("messages were dropped on their way")
 
 // add adds a message to a page; more is false where it begins another one.
-func (s *stream) add(page *ordered.Page, msg jetstream.Msg, bytes *int) (more bool, err error) {
+func (s *stream) add(ctx context.Context, page *ordered.Page, msg jetstream.Msg, bytes *int) (more bool, err error) {
 	about, err := msg.Metadata()
 	if err != nil {
 		return false, err
@@ -148,6 +153,9 @@ func (s *stream) add(page *ordered.Page, msg jetstream.Msg, bytes *int) (more bo
 	}
 	if about.Sequence.Consumer != s.got+1 || seq <= s.at {
 		s.consumer = nil
+		if found, err := s.addHidden(ctx, page); found || err != nil {
+			return false, err
+		}
 		return false, fmt.Errorf("%w: number %d came after %d", errDropped, about.Sequence.Consumer, s.got)
 	}
 

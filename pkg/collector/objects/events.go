@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"weir/internal/bucket"
 	"weir/internal/sleep"
@@ -22,6 +23,7 @@ const (
 	countEvery  = 10 * time.Second
 	namedMost   = 1000 // messages about other objects that are reported
 	nestedMost  = 3    // a notification in a notification
+	longestKey  = 1024 // bytes, as S3 bounds them
 )
 
 // events finds objects by the messages of a queue.
@@ -275,6 +277,9 @@ func (o *eventObject) event(key, at string) event {
 
 var errNoEvent = errors.New("it is no event of S3")
 
+// possible reports whether S3 can have an object with a key.
+func possible(key string) bool { return key != "" && len(key) <= longestKey && utf8.ValidString(key) }
+
 // eventsIn returns the objects that were written according to a message.
 func eventsIn(body string) (all []event, err error) {
 	for range nestedMost {
@@ -286,6 +291,8 @@ func eventsIn(body string) (all []event, err error) {
 		case n.Message != "":
 			body = n.Message
 			continue
+		case n.Kind == "Object Created" && !possible(n.Detail.Object.Key):
+			return nil, errNoEvent
 		case n.Kind == "Object Created":
 			return []event{n.Detail.event(n.Detail.Object.Key, n.At)}, nil
 		case n.Records == nil && n.Event != "s3:TestEvent":
@@ -295,7 +302,7 @@ func eventsIn(body string) (all []event, err error) {
 			r := &n.Records[i]
 			key, err := url.QueryUnescape(r.S3.Object.Key)
 			switch {
-			case r.S3.Bucket.Name == "" || err != nil:
+			case r.S3.Bucket.Name == "" || err != nil || !possible(key):
 				return nil, errNoEvent
 			case strings.HasPrefix(r.EventName, "ObjectCreated:"):
 				all = append(all, r.S3.event(key, r.EventTime))

@@ -22,9 +22,9 @@ const (
 
 func hashOf(text string) uint64 { return xxhash.Sum64String(text) }
 
-// An entry is an object that was read to its end.
+// An entry is an object that was read to its end, or that cannot be read.
 type entry struct {
-	key, etag uint64 // hashes
+	key, etag uint64 // hashes; for one that cannot be read, missedHash
 	modified  int64  // Unix seconds; with a queue, when it was read
 	end       int64  // the position of its end
 	bytes     int64  // unpacked

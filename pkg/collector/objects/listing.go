@@ -104,7 +104,7 @@ func (g *listing) see(seen *look, o *bucket.Object) {
 			was.modified = modified
 			k.dirty[was.record] = true
 		}
-		if was.etag == hashOf(o.ETag) {
+		if was.etag == hashOf(o.ETag) || was.etag == missedHash(o) {
 			return
 		}
 	case modified <= k.frontier.At:

@@ -253,7 +253,7 @@ func (l *log) read(ctx context.Context, after ordered.Place) (page ordered.Page,
 
 // full reports whether a page has enough: small objects share one, so that the journal is written once for them.
 func (l *log) full(page *ordered.Page, after ordered.Place) bool {
-	return l.position-after.Position >= pageBytes || l.known.unwritten() >= recordMost && len(page.Entries) > 0
+	return l.position-after.Position >= pageBytes || len(page.Entries) >= pageLines || l.known.unwritten() >= recordMost && len(page.Entries) > 0
 }
 
 // add adds to a page what is known besides its lines.
@@ -298,7 +298,10 @@ func (l *log) finish() error {
 // open opens an object, behind what was read of it under another ETag.
 func (l *log) open(ctx context.Context, o *object) error {
 	body, err := l.get(ctx, o.Key)
-	if body == nil || err != nil {
+	if err == nil && body == nil {
+		return l.pass(o)
+	}
+	if err != nil {
 		return err
 	}
 	if l.known.find(o.Key, body.ETag) != nil { // it was written again since it was found
@@ -324,10 +327,24 @@ func (l *log) open(ctx context.Context, o *object) error {
 	return nil
 }
 
+// pass notes that an object cannot be read, so that the next listing does not find it again. A message is deleted instead.
+func (l *log) pass(o *object) error {
+	if l.options.Queue != "" {
+		return nil
+	}
+	return l.known.add(&entry{key: hashOf(o.Key), etag: missedHash(&o.Object), modified: o.Modified.Unix(), end: l.position})
+}
+
+// missedHash is in the place of the ETag's hash for an object that could not be read. If the object is written again, as
+// it was or not, it is another one.
+func missedHash(o *bucket.Object) uint64 {
+	return hashOf(fmt.Sprintf("%s missed %d", o.ETag, o.Modified.Unix()))
+}
+
 // get opens an object. It is nil when it cannot be read any more.
 func (l *log) get(ctx context.Context, key string) (*bucket.Body, error) {
 	body, err := l.bucket.Open(ctx, key)
-	if errors.Is(err, bucket.ErrGone) || errors.Is(err, bucket.ErrArchived) {
+	if errors.Is(err, bucket.ErrGone) || errors.Is(err, bucket.ErrArchived) || errors.Is(err, bucket.ErrUnreadable) {
 		l.miss(key, err.Error())
 		return nil, nil
 	}

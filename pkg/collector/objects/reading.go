@@ -13,7 +13,10 @@ import (
 	"weir/pkg/collector/ordered"
 )
 
-const pageBytes = 1 << 20
+const (
+	pageBytes = 1 << 20
+	pageLines = 16 << 10 // at most: a line in memory takes more than its bytes, and an object may be packed newlines
+)
 
 // A reading is an object that is being read.
 type reading struct {
@@ -112,22 +115,26 @@ func (r *reading) page() (entries []ordered.Entry, ended bool, err error) {
 			entry, err := r.long(id)
 			return []ordered.Entry{entry}, false, err
 		}
-		data := r.carry[:end]
-		r.carry = bytes.Clone(r.carry[end:])
-		for len(data) > 0 {
+		data, taken := r.carry[:end], 0
+		for len(data) > 0 && len(entries) < pageLines {
 			length := bytes.IndexByte(data, '\n') + 1
 			if length == 0 {
 				length = len(data)
 			}
 			line := data[:length]
 			data = data[length:]
+			taken += length
 			first := r.at == 0
 			r.passed(line)
+			if length == 1 && line[0] == '\n' && len(data) > 0 { // an empty line is no request; the next one's place is after it
+				continue
+			}
 			line = logfile.Line(bytes.TrimRight(line, "\r\n"), first)
 			entries = append(entries, ordered.Entry{Value: line, After: ordered.Place{Position: r.begin + r.at, ID: id}})
 		}
+		r.carry = bytes.Clone(r.carry[taken:])
 		if r.err != nil || len(entries) > 0 {
-			return entries, r.err != nil, nil //nolint:nilerr // it is the end of the object
+			return entries, r.err != nil && taken == end, nil //nolint:nilerr // it is the end of the object
 		}
 	}
 }

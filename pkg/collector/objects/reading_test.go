@@ -32,3 +32,43 @@ func TestLinesThatAreLong(t *testing.T) {
 		}
 	}
 }
+
+// However short the lines are, a page has a bound. Empty lines take no memory, and the last place is the end.
+func TestPagesOfShortLines(t *testing.T) {
+	empty := strings.Repeat("\n", 3*pageBytes/2)
+	for name, test := range map[string]struct {
+		object string
+		lines  int
+	}{
+		"short":         {strings.Repeat("x\n", 5*pageLines), 5 * pageLines},
+		"short, no end": {strings.Repeat("x\n", 5*pageLines) + "x", 5*pageLines + 1},
+		"empty":         {empty, 0},
+		"both":          {empty + "x\n" + empty + strings.Repeat("\n\nx\n", 2*pageLines) + empty, 2*pageLines + 1},
+	} {
+		r := &reading{packed: &transfer{Reader: strings.NewReader(test.object)}}
+		lines, at := 0, int64(0)
+		for ended := false; !ended; {
+			entries, end, err := r.page()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(entries) > pageLines {
+				t.Errorf("%s: a page has %d lines", name, len(entries))
+			}
+			for _, e := range entries {
+				if e.After.Position <= at {
+					t.Fatalf("%s: the place %d follows %d", name, e.After.Position, at)
+				}
+				at = e.After.Position
+				lines += len(e.Value)
+			}
+			ended = end
+			if at != r.at {
+				t.Errorf("%s: the last place of a page is %d, and %d bytes were read", name, at, r.at)
+			}
+		}
+		if lines != test.lines || at != int64(len(test.object)) {
+			t.Errorf("%s: %d lines of %d, %d bytes of %d", name, lines, test.lines, at, len(test.object))
+		}
+	}
+}

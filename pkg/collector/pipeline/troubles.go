@@ -5,10 +5,15 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"weir/internal/keytext"
 )
 
 // mostTroubles bounds the problems of a source that are remembered and shown.
 const mostTroubles = 8
+
+// longestTrouble is how much of a problem is shown. It may have what a server or a sender sent.
+const longestTrouble = 4 << 10
 
 // Troubles are the present problems of a source: of each operation the last one.
 type troubles struct {
@@ -27,6 +32,7 @@ type trouble struct {
 func (t *troubles) note(one trouble) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	one.what = keytext.Beginning(one.what, longestTrouble)
 	t.all = slices.DeleteFunc(t.all, func(o trouble) bool { return o.log == one.log && o.operation == one.operation })
 	t.all = append(t.all, one)
 	t.all = slices.Delete(t.all, 0, max(0, len(t.all)-mostTroubles))

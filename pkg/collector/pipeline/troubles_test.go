@@ -49,3 +49,12 @@ func TestSeveralProblemsOfASource(t *testing.T) {
 		t.Errorf("%d problems are shown", len(status.Errors))
 	}
 }
+
+// A problem has a bound, whatever a server sent.
+func TestALongProblemIsCutOff(t *testing.T) {
+	var all troubles
+	all.note(trouble{what: strings.Repeat("x", 100_000)})
+	if got := all.texts()[0]; len(got) > 5000 || !strings.Contains(got, "… (100000 bytes)") {
+		t.Errorf("%d bytes: %.100s", len(got), got)
+	}
+}
