@@ -50,6 +50,9 @@ func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Pa
 				return page, nil
 			}
 		}
+		if err != nil && len(page.Entries) > 0 {
+			break // the next call meets it again, or what is hidden behind it
+		}
 		if err != nil {
 			return page, err
 		}
