@@ -86,11 +86,11 @@ func (p *BackendPlace) away(t *testing.T, key string, begin func() (end func()))
 	}
 
 	goroutines := runtime.NumGoroutine()
+	unanswered.Store(0)
 	end := begin()
 	for !g.Away() {
 		take(rules[0], 1)
 	}
-	unanswered.Store(0)
 	o := outage{wrong: map[string]int{}}
 	o.ask(outageLasts(t), rules, take)
 	if len(o.wrong) > 0 || o.local > share {

@@ -56,6 +56,7 @@ func (s *status) problems() (texts []string) {
 	refused := map[string]bool{}
 	for i := range s.Parts {
 		p := &s.Parts[i]
+		p.times = s.times
 		if why := p.refused(); why != "" && !refused[why] { // the parts of a process have the same reason
 			refused[why] = true
 			texts = append(texts, "not all of the configuration on the disk is active: "+why)

@@ -22,17 +22,17 @@ func Cluster(t testing.TB, masters int, arguments ...string) (nodes []*Server) {
 	mustBeHad(t)
 	for n := range masters {
 		_, bus, _ := net.SplitHostPort(freeAddress(t))
-		own := []string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}
-		node := Start(t, append(own, arguments...)...)
+		clustered := []string{"--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "2000"}
+		node := Start(t, append(clustered, arguments...)...)
 		nodes = append(nodes, node)
 		first, last := n*slots/masters, (n+1)*slots/masters-1
 		if err := node.Client.ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
 			t.Fatal(err)
 		}
 
-		_, port, _ := net.SplitHostPort(node.Addr)
+		_, own, _ := net.SplitHostPort(node.Addr)
 		for _, other := range nodes[:n] {
-			if err := other.Client.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", port, bus).Err(); err != nil {
+			if err := other.Client.Do(ctx, "CLUSTER", "MEET", "127.0.0.1", own, bus).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

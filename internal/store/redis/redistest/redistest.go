@@ -8,6 +8,7 @@ package redistest
 import (
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -69,14 +70,19 @@ func newServer(t testing.TB) *Server {
 	return s
 }
 
+// freeAddress returns an address that nothing has. The system gives its port to no connection, because it is below those
+// that it gives.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		addr := "127.0.0.1:" + strconv.Itoa(20_000+rand.IntN(12_000))
+		if listener, err := net.Listen("tcp", addr); err == nil {
+			_ = listener.Close()
+			return addr
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // script runs a server and kills it when its own input ends.
