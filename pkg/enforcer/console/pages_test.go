@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -338,6 +339,39 @@ func TestPartsThatReadNothingAreNotWell(t *testing.T) {
 			t.Errorf("%s: %s", one.want, body)
 		}
 	}
+}
+
+// The first line tells what needs attention as weir status does: rules on the disk that are refused, sources that cannot
+// be read, what passes because of a pause or a guard, and parts with different rules.
+func TestPartsThatNeedAttentionAreNotWell(t *testing.T) {
+	var collector, enforcer string
+	s := newStand(t, false)
+	for name, body := range map[string]*string{"collector": &collector, "enforcer": &enforcer} {
+		s.config.Parts = append(s.config.Parts, console.Part{Name: name, Get: func(context.Context, string) (int, []byte, error) { return 200, []byte(*body), nil }})
+	}
+	slices.SortFunc(s.config.Parts, func(a, b console.Part) int { return strings.Compare(a.Name, b.Name) })
+	s.start()
+	for _, one := range []struct{ want, also, collector, enforcer string }{
+		{"All parts have caught up.", "", `"rules":"a"`, `"rules":"a"`},
+		{"The collector reports trouble.", "Not all of the configuration on the disk is active: rules.yaml:2:38: &lt;b&gt;; keys: gone.", `"rules":"a","refused":"rules.yaml:2:38: <b>\nkeys: gone"`, `"refused":"rules.yaml:2:38: <b>\nkeys: gone"`},
+		{"1 source cannot be read, or not all of it: the reasons are below.", "one is damaged", `"sources":[{"source":"x","requests":3,"errors":["one is damaged","two is cut off"]}]`, ""},
+		{"Paused, so not refused: everything; guarded, so not refused: 18 keys of a; guarded, so not refused: 1 key of b.", "Paused</dt>", "", `"paused":["*"],"guarded":{"b":1,"a":18}`},
+		{"The parts have different rules.", "", `"rules":"a"`, `"rules":"b"`},
+	} {
+		collector, enforcer = withCaughtUp(one.collector), withCaughtUp(one.enforcer)
+		_, body, _ := s.get("/console/parts")
+		if !strings.Contains(body, ">"+one.want+"</p>") || !strings.Contains(body, one.also) {
+			t.Errorf("%s: %s", one.want, body)
+		}
+		if n := strings.Count(body, "on the disk"); n > 1 {
+			t.Errorf("%s: the reason is there %d times", one.want, n)
+		}
+	}
+}
+
+// withCaughtUp is the status of a part that has caught up, with more members.
+func withCaughtUp(members string) string {
+	return strings.TrimSuffix(`{"caught_up":true,`+members, ",") + "}"
 }
 
 // An export is a file. A refusal of the API is a page with its sentence.
