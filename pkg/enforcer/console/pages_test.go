@@ -233,6 +233,34 @@ func TestAuditShowsWhyThereAreNoEvents(t *testing.T) {
 	}
 }
 
+// The audit has the name of a person once, also where no reason was given, and names the end of a confirmation.
+func TestTheAuditNamesAPersonOnce(t *testing.T) {
+	s := newStand(t, false).start()
+	e := &blocklist.Entry{ID: "c", Rule: "per-ip", Key: "per-ip", Source: blocklist.Manual, Order: blocklist.OrderConfirm, By: "root", Why: "ended by hand by root", Ended: 1, Until: blocklist.Never}
+	s.answer = func(w http.ResponseWriter, _ *http.Request) {
+		text := strings.TrimSuffix(asJSON(t, e), "}") + `,"event":"lifted","at":"2026-03-03T08:00:00Z"}`
+		fmt.Fprintf(w, `{"events":[%s]}`, text)
+	}
+	_, body, _ := s.get("/console/audit")
+	for _, want := range []string{">Confirmation ended<", ">ended by hand<", `data-label="By">root<`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("there is no %q: %s", want, body)
+		}
+	}
+}
+
+// The page of a key begins with the blocks that refuse it.
+func TestBlocksThatRefuseComeFirst(t *testing.T) {
+	inShadow, enforced := ofIP("203.0.113.7"), ofIP("203.0.113.7")
+	inShadow.Mode, inShadow.Rule, enforced.Rule = blocklist.Shadow, "tried", "used"
+	s := newStand(t, false).withRules("203.0.113.7").start()
+	s.answers["/v1/find"] = fmt.Sprintf(`{"entries":[%s,%s]}`, asJSON(t, inShadow), asJSON(t, enforced))
+	_, body, _ := s.get("/console/key?key=203.0.113.7")
+	if first, second := strings.Index(body, ">used<"), strings.Index(body, ">tried<"); first < 0 || second < first {
+		t.Errorf("used is at %d, tried at %d: %s", first, second, body)
+	}
+}
+
 // Pages show what was refused, where the enforcer counts that: in all, by rule, by entry, and over the last hour.
 func TestRefusedRequestsAreShown(t *testing.T) {
 	s := newStand(t, false, ofIP("203.0.113.7")).withRules("203.0.113.7").start()
