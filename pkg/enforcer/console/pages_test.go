@@ -384,6 +384,7 @@ func TestPartsThatNeedAttentionAreNotWell(t *testing.T) {
 		{"The collector reports trouble.", "Not all of the configuration on the disk is active: rules.yaml:2:38: &lt;b&gt;; keys: gone.", `"rules":"a","refused":"rules.yaml:2:38: <b>\nkeys: gone"`, `"refused":"rules.yaml:2:38: <b>\nkeys: gone"`},
 		{"1 source cannot be read, or not all of it: the reasons are below.", "one is damaged", `"sources":[{"source":"x","requests":3,"errors":["one is damaged","two is cut off"]}]`, ""},
 		{"Paused, so not refused: everything; guarded, so not refused: 18 keys of a; guarded, so not refused: 1 key of b.", "Paused</dt>", "", `"paused":["*"],"guarded":{"b":1,"a":18}`},
+		{"All parts have caught up.", "nothing new since its start", `"sources":[{"source":"x","kind":"file","requests":0,"logs":[{"newest":"2026-03-03T07:00:00Z"}]}]`, ""},
 		{"The parts have different rules.", "", `"rules":"a"`, `"rules":"b"`},
 	} {
 		collector, enforcer = withCaughtUp(one.collector), withCaughtUp(one.enforcer)

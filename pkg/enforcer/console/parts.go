@@ -190,6 +190,7 @@ func (p *partView) collector(body []byte, now time.Time) error {
 			one.Unread, one.Missing = strings.Join(one.Missing, "; "), nil
 		case s.Kind == "file" && len(s.Logs) == 0:
 			one.Unread = "no file to read: none matches, or it may not be opened"
+		case !newest.IsZero(): // an earlier run has read it
 		default:
 			one.Unread = "nothing read yet"
 		}
