@@ -105,6 +105,9 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 		if text := shown.Uncounted(s.Requests, s.Uncounted); text != "" {
 			fmt.Fprintf(b, "           %s\n", text)
 		}
+		if s.Lost > 0 {
+			fmt.Fprintf(b, "           %s lost before being read; the log has the reason\n", shown.Lost(s.Kind, s.Lost))
+		}
 		for _, text := range s.Errors {
 			fmt.Fprintf(b, "           %s\n", text)
 		}
@@ -128,11 +131,11 @@ func (t *runSummary) format(name string) string {
 	return "its first lines decide its format"
 }
 
-// place returns the files, topics or the address of a source.
+// place returns the files, topics or the address of a source, or its name.
 func (t *runSummary) place(name string) string {
 	for _, s := range t.config.Collector.Sources {
 		if s.Name == name {
-			return strings.Join(slices.Concat(s.File, s.Kafka), ", ") + s.HTTP + s.Syslog + s.OTLP + s.Loki
+			return cmp.Or(strings.Join(slices.Concat(s.File, s.Kafka), ", ")+s.HTTP+s.Syslog+s.OTLP+s.Loki, name)
 		}
 	}
 	return name

@@ -20,13 +20,14 @@ func TestSummaryOfARun(t *testing.T) {
 		config: &config.Config{
 			Data:      "/data",
 			RuleSet:   &rule.Set{},
-			Collector: config.Collector{Sources: []config.Source{{Name: "file-1", File: []string{"/var/log/a.log", "/var/log/b.log"}}, {Name: "lines", HTTP: "127.0.0.1:7402", Envelope: "auto", Format: "main"}}},
+			Collector: config.Collector{Sources: []config.Source{{Name: "file-1", File: []string{"/var/log/a.log", "/var/log/b.log"}}, {Name: "lines", HTTP: "127.0.0.1:7402", Envelope: "auto", Format: "main"}, {Name: "queue", NATS: config.NATS{URL: "nats://127.0.0.1:4222"}}}},
 			Enforcer:  config.Enforcer{Listen: "0.0.0.0:7421"},
 		},
 		metrics: prometheus.NewRegistry(),
 		status: func() map[string]any {
 			return map[string]any{"collector": collector.Status{Sources: []pipeline.SourceStatus{
 				{Name: "file-1"}, {Name: "packed", Read: &pipeline.ReadFiles{Files: 2}}, {Name: "lines"}, {Name: "gone", Missing: []string{"/var/log/gone.log", "/srv/*.log"}}, {Name: "barred", Error: "open /secret.log: permission denied", Errors: []string{"open /secret.log: permission denied", "a second problem"}},
+				{Name: "queue"}, {Name: "store", Kind: "s3", Lost: 1200},
 			}}}
 		},
 		file: "/etc/other.yaml",
@@ -41,6 +42,8 @@ func TestSummaryOfARun(t *testing.T) {
 		"reads      packed: its first lines decide its format; 0 lines/s\n           2 files read to the end\nreads      lines",
 		"           nothing is read of /var/log/gone.log: it does not exist\n           nothing is read of /srv/*.log: it matches no file\nreads      barred",
 		"           open /secret.log: permission denied\n           a second problem\n",
+		"           nothing yet in queue\n",
+		"           1,200 objects lost before being read; the log has the reason\n",
 		"' http://localhost:7421/v1/check\n",
 		"see        weir watch --config /etc/other.yaml; with the same flag weir list, weir status; data is in /data\n",
 	} {

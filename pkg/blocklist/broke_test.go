@@ -7,8 +7,8 @@ func TestBroke(t *testing.T) {
 		"200/hour":                           "201 hits broke 200/hour",
 		"3 refused in 1m":                    "201 hits broke 3 refused in 1m",
 		"20 at once":                         "201 hits broke 20 at once",
-		"200 different paths within an hour": "it asked for more than 200 different paths within an hour",
-		"20 different users within a day":    "its requests had more than 20 different users within a day",
+		"200 different paths within an hour": "more than 200 different paths within an hour",
+		"20 different users within a day":    "more than 20 different users within a day",
 	} {
 		if got := Broke(201, "hits", limit); got != want {
 			t.Errorf("%s, want %s", got, want)

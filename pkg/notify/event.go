@@ -54,8 +54,8 @@ func parseEvent(line []byte) (*Event, error) {
 
 // counted is what the event is counted by.
 func (e *Event) counted() CountOf {
-	guarded := e.Guarded && e.Mode == blocklist.Shadow && e.Event != blocklist.EventLifted && e.Event != blocklist.EventEnded
-	return CountOf{e.Rule, e.Event, guarded, guarded && e.ByShare}
+	passes := e.Mode == blocklist.Shadow && !e.over()
+	return CountOf{Rule: e.Rule, Event: e.Event, Guarded: passes && e.Guarded, ByShare: passes && e.Guarded && e.ByShare, Shadow: passes && !e.Guarded}
 }
 
 // digest returns an id made of texts: 32 hexadecimal digits. Keys are chosen by clients, so it is a hash in which no one

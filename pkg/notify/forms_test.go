@@ -135,7 +135,7 @@ func TestPagerDutyGetsOneEventAnEntry(t *testing.T) {
 	if len(all) != 2 || all[0].Events[0].Event != blocklist.EventExtended || all[0].resolve || all[1].Events[0] != &lifted || !all[1].resolve {
 		t.Errorf("%+v", all)
 	}
-	all = r.messages(&round{kept: []*Event{b, &lifted}, room: 1, more: Counts{{"per-ip", "blocked", false, false}: 7}})
+	all = r.messages(&round{kept: []*Event{b, &lifted}, room: 1, more: Counts{{Rule: "per-ip", Event: "blocked"}: 7}})
 	if len(all) != 2 || all[0].Reason != reasonMany || all[0].Counts.Sum() != 8 || !all[1].resolve {
 		t.Errorf("with little room: %+v", all)
 	}
@@ -234,7 +234,7 @@ func TestRoundsAreRepeatable(t *testing.T) {
 	for _, target := range []Target{&Webhook{}, &Chat{}, &PagerDuty{}, &Alertmanager{}, &Mail{}} {
 		r := to("ops", target)
 		ids := func() (ids []string) {
-			for _, m := range r.messages(&round{kept: kept, room: 4, more: Counts{{"per-ip", "blocked", false, false}: 3}}) {
+			for _, m := range r.messages(&round{kept: kept, room: 4, more: Counts{{Rule: "per-ip", Event: "blocked"}: 3}}) {
 				ids = append(ids, m.ID)
 			}
 			return ids
@@ -288,6 +288,25 @@ func TestWhoGetsWhat(t *testing.T) {
 		if got := test.r.wants(test.e); got != test.want {
 			t.Errorf("%v %v %v: %s of %s: %v", test.r.Events, test.r.Rules, test.r.Orders, test.e.Event, test.e.Rule, got)
 		}
+	}
+}
+
+// A title does not call a block in shadow mode one that refuses.
+func TestBlocksInShadowModeAreCounted(t *testing.T) {
+	inShadow := event("b")
+	inShadow.Mode = blocklist.Shadow
+	m := &Message{Counts: Counts{}}
+	m.Counts.add(event("a").counted(), 2)
+	m.Counts.add(inShadow.counted(), 1)
+	if got := m.Title(); got != "per-ip: 2 blocked, 1 blocked (shadow: not refused)" {
+		t.Errorf("the title is %s", got)
+	}
+	if got := string(webhookBody(m)); !strings.Contains(got, `{"rule":"per-ip","event":"blocked","shadow":true,"count":1}`) || !strings.Contains(got, `{"rule":"per-ip","event":"blocked","count":2}`) {
+		t.Errorf("the webhook has %s", got)
+	}
+	inShadow.Event = blocklist.EventEnded
+	if inShadow.counted().Shadow {
+		t.Error("the end of an entry counts as one that refuses no one")
 	}
 }
 

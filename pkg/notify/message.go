@@ -30,6 +30,7 @@ type CountOf struct {
 	Rule, Event string
 	Guarded     bool // the guard of the rule held the blocks back
 	ByShare     bool // they are beyond the guard's most_share
+	Shadow      bool // the rule is in shadow mode
 }
 
 // maxCounts bounds the number of different rules and events in Counts.

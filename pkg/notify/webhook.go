@@ -47,6 +47,7 @@ func webhookBody(m *Message) []byte {
 		Event   string `json:"event"`
 		Guarded bool   `json:"guarded,omitempty"`
 		By      string `json:"guarded_by,omitempty"`
+		Shadow  bool   `json:"shadow,omitempty"`
 		Count   int    `json:"count"`
 	}
 	body := struct {
@@ -62,7 +63,7 @@ func webhookBody(m *Message) []byte {
 		Events   []json.RawMessage `json:"events"`
 	}{webhookVersion, m.ID, m.Receiver, m.Severity, m.Time.UTC(), m.Title(), m.Test, m.Reason, []counted{}, []json.RawMessage{}}
 	for of, n := range m.Counts {
-		one := counted{Rule: of.Rule, Event: of.Event, Guarded: of.Guarded, Count: n}
+		one := counted{Rule: of.Rule, Event: of.Event, Guarded: of.Guarded, Shadow: of.Shadow, Count: n}
 		if of.Guarded {
 			one.By = blocklist.GuardedBy(of.ByShare)
 		}

@@ -60,8 +60,11 @@ func (m *Message) Title() string {
 
 // what is an event in a word, with a remark if nothing is refused.
 func (of CountOf) what() string {
-	if of.Guarded {
+	switch {
+	case of.Guarded:
 		return of.Event + " (guarded by " + blocklist.GuardedBy(of.ByShare) + ": not refused)"
+	case of.Shadow:
+		return of.Event + " (shadow: not refused)"
 	}
 	return of.Event
 }

@@ -36,6 +36,7 @@ type actView struct {
 	Token   string
 	Title   string
 	Subject string
+	Button  string // the title, where no subject follows
 	Effects []string
 	Affects []string // what the API wants confirmed
 	Entries []*row   // on the list, that it is about
@@ -193,7 +194,7 @@ func (a *action) done(lifted int) string {
 
 // preview shows what an action affects. It looks, and changes nothing.
 func (c *Console) preview(w http.ResponseWriter, r *http.Request, v *visitor, a *action, affects []string) {
-	shown := &actView{action: *a, Token: v.Token(), Title: verbs[a.Name], Subject: a.subject()}
+	shown := &actView{action: *a, Token: v.Token(), Title: verbs[a.Name], Subject: a.subject(), Button: strings.TrimSuffix(verbs[a.Name], " of")}
 	for _, one := range affects {
 		shown.Affects = append(shown.Affects, sentence(keytext.Shown(one)))
 	}

@@ -57,7 +57,7 @@ func viewOfEvent(e *blocklist.Entry, what string, at time.Time) *eventView {
 	if e.Order == blocklist.OrderPardon {
 		key = e.Fields["key"]
 	}
-	shown := &eventView{At: at.UTC().Format(time.RFC3339), Key: keytext.Shown(key), Link: keyLink(key), Rule: keytext.Shown(e.Rule), By: keytext.Shown(e.By), Why: keytext.Shown(e.Why)}
+	shown := &eventView{At: at.UTC().Format(time.RFC3339), Key: keytext.Shown(key), Link: keyLink(key), Rule: keytext.Shown(e.Rule), By: keytext.Shown(e.By), Why: reasonOf(e)}
 	if e.Source == blocklist.Verdict {
 		shown.Why = whyOf(e)
 	}
@@ -80,7 +80,7 @@ func viewOfEvent(e *blocklist.Entry, what string, at time.Time) *eventView {
 	case what == blocklist.EventLifted && e.Order == blocklist.OrderPause:
 		shown.What = "Resumed"
 	case what == blocklist.EventLifted && e.Order == blocklist.OrderConfirm:
-		shown.What = "Guard back"
+		shown.What = "Confirmation ended"
 	case what == blocklist.EventLifted && e.Order == blocklist.OrderAllow:
 		shown.What = "Allow ended"
 	case what == blocklist.EventBlocked && e.Mode == blocklist.Shadow && e.Guarded:

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,11 @@ func TestGuardsAreShown(t *testing.T) {
 	}
 	if _, body, _ := s.get("/console/"); !strings.Contains(body, ">Guarded<") {
 		t.Errorf("the entry's state is not Guarded: %s", body)
+	}
+
+	confirm := url.Values{"token": {s.token()}, "action": {"confirm"}, "rule": {"per-ip"}, "why": {"an attack"}, "for": {"1h"}}
+	if _, body, _ := s.post("/console/act", confirm); !strings.Contains(body, ">Confirm the guard</button>") || !strings.Contains(body, "1 key that its guard holds back") {
+		t.Errorf("the preview: %s", body)
 	}
 
 	now := time.Now().UnixMilli()

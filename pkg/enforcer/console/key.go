@@ -49,6 +49,14 @@ type entryView struct {
 	LastRefused string // empty where it is not known
 }
 
+// passes is 1 for an entry in shadow mode or guarded, and 0 for one that refuses: those come first.
+func (e *entryView) passes() int {
+	if e.Class == "shadow" {
+		return 1
+	}
+	return 0
+}
+
 // A refusedOf is how many requests an entry has refused.
 type refusedOf struct {
 	Refused     int64
@@ -139,6 +147,7 @@ func (c *Console) key(w http.ResponseWriter, r *http.Request, v *visitor) error 
 		one.Requests, one.Counted = c.evidence(r, v, e.ID)
 		shown.Entries = append(shown.Entries, one)
 	}
+	slices.SortStableFunc(shown.Entries, func(a, b *entryView) int { return a.passes() - b.passes() })
 	for _, e := range found.Orders {
 		if e.Order != blocklist.OrderPardon {
 			shown.Orders = append(shown.Orders, rowOf(e, now, nil))

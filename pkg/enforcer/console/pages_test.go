@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,6 +233,34 @@ func TestAuditShowsWhyThereAreNoEvents(t *testing.T) {
 	}
 }
 
+// The audit has the name of a person once, also where no reason was given, and names the end of a confirmation.
+func TestTheAuditNamesAPersonOnce(t *testing.T) {
+	s := newStand(t, false).start()
+	e := &blocklist.Entry{ID: "c", Rule: "per-ip", Key: "per-ip", Source: blocklist.Manual, Order: blocklist.OrderConfirm, By: "root", Why: "ended by hand by root", Ended: 1, Until: blocklist.Never}
+	s.answer = func(w http.ResponseWriter, _ *http.Request) {
+		text := strings.TrimSuffix(asJSON(t, e), "}") + `,"event":"lifted","at":"2026-03-03T08:00:00Z"}`
+		fmt.Fprintf(w, `{"events":[%s]}`, text)
+	}
+	_, body, _ := s.get("/console/audit")
+	for _, want := range []string{">Confirmation ended<", ">ended by hand<", `data-label="By">root<`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("there is no %q: %s", want, body)
+		}
+	}
+}
+
+// The page of a key begins with the blocks that refuse it.
+func TestBlocksThatRefuseComeFirst(t *testing.T) {
+	inShadow, enforced := ofIP("203.0.113.7"), ofIP("203.0.113.7")
+	inShadow.Mode, inShadow.Rule, enforced.Rule = blocklist.Shadow, "tried", "used"
+	s := newStand(t, false).withRules("203.0.113.7").start()
+	s.answers["/v1/find"] = fmt.Sprintf(`{"entries":[%s,%s]}`, asJSON(t, inShadow), asJSON(t, enforced))
+	_, body, _ := s.get("/console/key?key=203.0.113.7")
+	if first, second := strings.Index(body, ">used<"), strings.Index(body, ">tried<"); first < 0 || second < first {
+		t.Errorf("used is at %d, tried at %d: %s", first, second, body)
+	}
+}
+
 // Pages show what was refused, where the enforcer counts that: in all, by rule, by entry, and over the last hour.
 func TestRefusedRequestsAreShown(t *testing.T) {
 	s := newStand(t, false, ofIP("203.0.113.7")).withRules("203.0.113.7").start()
@@ -338,6 +367,40 @@ func TestPartsThatReadNothingAreNotWell(t *testing.T) {
 			t.Errorf("%s: %s", one.want, body)
 		}
 	}
+}
+
+// The first line tells what needs attention as weir status does: rules on the disk that are refused, sources that cannot
+// be read, what passes because of a pause or a guard, and parts with different rules.
+func TestPartsThatNeedAttentionAreNotWell(t *testing.T) {
+	var collector, enforcer string
+	s := newStand(t, false)
+	for name, body := range map[string]*string{"collector": &collector, "enforcer": &enforcer} {
+		s.config.Parts = append(s.config.Parts, console.Part{Name: name, Get: func(context.Context, string) (int, []byte, error) { return 200, []byte(*body), nil }})
+	}
+	slices.SortFunc(s.config.Parts, func(a, b console.Part) int { return strings.Compare(a.Name, b.Name) })
+	s.start()
+	for _, one := range []struct{ want, also, collector, enforcer string }{
+		{"All parts have caught up.", "", `"rules":"a"`, `"rules":"a"`},
+		{"The collector reports trouble.", "Not all of the configuration on the disk is active: rules.yaml:2:38: &lt;b&gt;; keys: gone.", `"rules":"a","refused":"rules.yaml:2:38: <b>\nkeys: gone"`, `"refused":"rules.yaml:2:38: <b>\nkeys: gone"`},
+		{"1 source cannot be read, or not all of it: the reasons are below.", "one is damaged", `"sources":[{"source":"x","requests":3,"errors":["one is damaged","two is cut off"]}]`, ""},
+		{"Paused, so not refused: everything; guarded, so not refused: 18 keys of a; guarded, so not refused: 1 key of b.", "Paused</dt>", "", `"paused":["*"],"guarded":{"b":1,"a":18}`},
+		{"All parts have caught up.", "nothing new since its start", `"sources":[{"source":"x","kind":"file","requests":0,"logs":[{"newest":"2026-03-03T07:00:00Z"}]}]`, ""},
+		{"The parts have different rules.", "", `"rules":"a"`, `"rules":"b"`},
+	} {
+		collector, enforcer = withCaughtUp(one.collector), withCaughtUp(one.enforcer)
+		_, body, _ := s.get("/console/parts")
+		if !strings.Contains(body, ">"+one.want+"</p>") || !strings.Contains(body, one.also) {
+			t.Errorf("%s: %s", one.want, body)
+		}
+		if n := strings.Count(body, "on the disk"); n > 1 {
+			t.Errorf("%s: the reason is there %d times", one.want, n)
+		}
+	}
+}
+
+// withCaughtUp is the status of a part that has caught up, with more members.
+func withCaughtUp(members string) string {
+	return strings.TrimSuffix(`{"caught_up":true,`+members, ",") + "}"
 }
 
 // An export is a file. A refusal of the API is a page with its sentence.

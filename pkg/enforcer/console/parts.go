@@ -30,8 +30,11 @@ type partView struct {
 	Trouble       []string
 	Facts         []fact
 	Sources       []*sourceView
-	behind        bool // records wait that are not of the last moment
-	working       bool // records wait
+	behind        bool     // records wait that are not of the last moment
+	working       bool     // records wait
+	rules         string   // the fingerprint of its rules
+	refused       string   // why it does not use the configuration on the disk; empty when it does
+	passing       []string // what is not refused, because of a pause or a guard
 }
 
 type fact struct {
@@ -93,6 +96,9 @@ func askPart(ctx context.Context, part Part, now time.Time) *partView {
 	if err := read(body, now); err != nil {
 		shown.Trouble = append(shown.Trouble, "Its answer is not that of this version.")
 	}
+	var says struct{ Rules, Refused string }
+	_ = json.Unmarshal(body, &says) // an answer that cannot be read is reported above
+	shown.rules, shown.refused = says.Rules, keytext.Shown(strings.ReplaceAll(says.Refused, "\n", "; "))
 	return shown
 }
 
@@ -184,6 +190,7 @@ func (p *partView) collector(body []byte, now time.Time) error {
 			one.Unread, one.Missing = strings.Join(one.Missing, "; "), nil
 		case s.Kind == "file" && len(s.Logs) == 0:
 			one.Unread = "no file to read: none matches, or it may not be opened"
+		case !newest.IsZero(): // an earlier run has read it
 		default:
 			one.Unread = "nothing read yet"
 		}
@@ -244,6 +251,7 @@ func (p *partView) enforcer(body []byte, _ time.Time) error {
 		Version, Age, Follows, Trouble string
 		Followers, Waiting, Unread     int
 		Paused                         []string
+		Guarded                        map[string]int
 	}
 	if err := json.Unmarshal(body, &says); err != nil {
 		return err
@@ -264,7 +272,12 @@ func (p *partView) enforcer(body []byte, _ time.Time) error {
 		p.fact("Records that cannot be read", "%d", says.Unread)
 	}
 	if len(says.Paused) > 0 {
-		p.fact("Paused", "%s", strings.ReplaceAll(strings.Join(says.Paused, ", "), "*", "everything"))
+		paused := keytext.Shown(strings.ReplaceAll(strings.Join(says.Paused, ", "), "*", "everything"))
+		p.fact("Paused", "%s", paused)
+		p.passing = append(p.passing, "paused, so not refused: "+paused)
+	}
+	for _, name := range slices.Sorted(maps.Keys(says.Guarded)) {
+		p.passing = append(p.passing, fmt.Sprintf("guarded, so not refused: %s of %s", plural(says.Guarded[name], "key"), keytext.Shown(name)))
 	}
 	if says.Trouble != "" {
 		p.Trouble = append(p.Trouble, sentence(keytext.Shown(says.Trouble)))
@@ -275,8 +288,16 @@ func (p *partView) enforcer(body []byte, _ time.Time) error {
 // sum says first whether all is well.
 func (s *partsView) sum() {
 	var wrong, unread []string
-	lost, state := 0, "All parts have caught up."
+	lost, failing, state := 0, 0, "All parts have caught up."
+	rules, refused := map[string]bool{}, map[string]bool{}
 	for _, p := range s.Parts {
+		if p.rules != "" {
+			rules[p.rules] = true
+		}
+		if p.refused != "" && !refused[p.refused] { // the parts of a process have the same reason
+			refused[p.refused] = true
+			p.Trouble = append(p.Trouble, sentence("Not all of the configuration on the disk is active: "+p.refused))
+		}
 		if p.working {
 			state = "All is well: the last requests are on their way."
 		}
@@ -288,14 +309,24 @@ func (s *partsView) sum() {
 		case p.behind:
 			wrong = append(wrong, "the "+p.Name+" has not caught up")
 		}
+		wrong = append(wrong, p.passing...)
 		for _, source := range p.Sources {
 			if source.Unread != "" && len(source.Trouble) == 0 {
 				unread = append(unread, source.Name)
+			}
+			if len(source.Trouble) > 0 {
+				failing++
 			}
 			if source.lost || len(source.Trouble) > 0 || len(source.Missing) > 0 {
 				lost++
 			}
 		}
+	}
+	if failing > 0 {
+		wrong = append(wrong, plural(failing, "source")+" cannot be read, or not all of it: the reasons are below")
+	}
+	if len(rules) > 1 {
+		wrong = append(wrong, "the parts have different rules")
 	}
 	switch {
 	case len(wrong) > 0:

@@ -90,7 +90,7 @@ func whyOf(e *blocklist.Entry) string {
 	text := ""
 	switch {
 	case e.Source == blocklist.Manual:
-		text = fmt.Sprintf("%s: %s", keytext.Shown(e.By), keytext.Shown(e.Why))
+		text = fmt.Sprintf("%s: %s", keytext.Shown(e.By), reasonOf(e))
 	case e.Limit != "":
 		text = blocklist.Broke(e.Count, "hits", keytext.Shown(e.Limit))
 	}
@@ -101,6 +101,11 @@ func whyOf(e *blocklist.Entry) string {
 		text += ", beyond " + blocklist.GuardedBy(e.ByShare)
 	}
 	return text
+}
+
+// reasonOf is the reason that a person gave. Without one it ends in the person's name, which stands next to it.
+func reasonOf(e *blocklist.Entry) string {
+	return keytext.Shown(strings.TrimSuffix(e.Why, " by "+e.By))
 }
 
 func instant(milli int64) string { return time.UnixMilli(milli).UTC().Format(time.RFC3339) }

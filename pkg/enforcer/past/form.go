@@ -66,13 +66,13 @@ func (w *Writer) row(cells []string) error {
 	return w.table.Error()
 }
 
-var columns = []string{"at", "event", "rule", "key", "fields", "from", "until", "ended", "limit", "count", "level", "mode", "source", "order", "by", "why", "id"}
+var columns = []string{"at", "event", "rule", "key", "fields", "from", "until", "ended", "limit", "count", "level", "mode", "source", "order", "by", "why", "id", "guarded_by"}
 
 // cells are the row of an event.
 func cells(e *Event) []string {
 	fields, _ := json.Marshal(e.Fields) // strings can always be written
 	all := []string{blocklist.InstantText(e.At), e.What, e.Rule, e.Key, string(fields), blocklist.InstantText(e.From), until(e), ended(e), e.Limit,
-		strconv.FormatInt(e.Count, 10), strconv.Itoa(e.Level), e.Mode.String(), e.Source.String(), orderOf(e), e.By, e.Why, e.ID}
+		strconv.FormatInt(e.Count, 10), strconv.Itoa(e.Level), e.Mode.String(), e.Source.String(), orderOf(e), e.By, e.Why, e.ID, guardedBy(e)}
 	for i := range all {
 		all[i] = guarded(all[i])
 	}
@@ -85,6 +85,14 @@ func guarded(cell string) string {
 		return "'" + cell
 	}
 	return cell
+}
+
+// guardedBy is the bound of its rule's guard that a block exceeds.
+func guardedBy(e *Event) string {
+	if !e.Guarded {
+		return ""
+	}
+	return blocklist.GuardedBy(e.ByShare)
 }
 
 func until(e *Event) string {

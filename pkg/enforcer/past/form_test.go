@@ -52,6 +52,20 @@ func TestHostileTextInForms(t *testing.T) {
 	}
 }
 
+// A row of CSV tells a guarded block from one in shadow mode.
+func TestGuardedBlocksInCSV(t *testing.T) {
+	for want, e := range map[string]blocklist.Entry{
+		"":           {Mode: blocklist.Shadow},
+		"most_new":   {Mode: blocklist.Shadow, Guarded: true},
+		"most_share": {Mode: blocklist.Shadow, Guarded: true, ByShare: true},
+	} {
+		row := cells(event(t, "blocked", 1000, e))
+		if len(row) != len(columns) || row[len(row)-1] != want || columns[len(row)-1] != "guarded_by" {
+			t.Errorf("%s: %q", want, row)
+		}
+	}
+}
+
 // The names of ECS are those of docs/siem.md.
 func TestECS(t *testing.T) {
 	o := blocklist.Order{ID: "one", Kind: blocklist.OrderBlock, Scope: "user", Value: "alice", From: 1000, Until: blocklist.Never, By: "bob", Why: "stolen"}

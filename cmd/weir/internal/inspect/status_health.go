@@ -183,7 +183,7 @@ func (s *status) uncounted() string {
 				texts = append(texts, fmt.Sprintf("none of %s (%s), which %s", output.Printable(file), output.Printable(source.Source), uncounted.Missing(file)))
 			}
 			if source.Lost > 0 {
-				texts = append(texts, fmt.Sprintf("%s of %s lost before being read", source.lostText(), output.Printable(source.Source)))
+				texts = append(texts, fmt.Sprintf("%s of %s lost before being read", shown.Lost(source.Kind, source.Lost), output.Printable(source.Source)))
 			}
 			lost, of := uncounted.Lost(source.Requests, source.Uncounted)
 			if lost > 0 {

@@ -196,14 +196,6 @@ func (s *sourceState) readRows() (rows []string) {
 	return rows
 }
 
-// lostText counts what was lost of a source before it was read.
-func (s *sourceState) lostText() string {
-	if s.Kind == "s3" {
-		return output.Counted(int(s.Lost), "object")
-	}
-	return output.Counted(int(s.Lost), "record")
-}
-
 // sources returns the sources of a collector.
 func (p *partStatus) sources() []sourceState {
 	var says struct{ Sources []sourceState }
@@ -241,7 +233,7 @@ func (p *partStatus) sourceRows() []string {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s", s.Source, text))
 		}
 		if s.Lost > 0 {
-			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s lost before being read; the log has the reason", s.Source, s.lostText()))
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s lost before being read; the log has the reason", s.Source, shown.Lost(s.Kind, s.Lost)))
 		}
 		if time.Since(s.Ahead.Last) < aheadLately {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, output.Counted(s.Ahead.Requests, "request")))

@@ -47,10 +47,13 @@ The exit code is 2 when there is a mistake, and 3 when a check of the live syste
   weir check --live /etc/weir/weir.yaml
   kubectl get configmap weir -o yaml | weir check -`,
 		Args: func(c *cobra.Command, files []string) error {
-			if len(files) == 0 && config.Find() != "" {
-				return nil
+			switch {
+			case len(files) > 0:
+				return command.Files(c, files)
+			case config.Find() == "":
+				return exit.Wrongf("there is no weir.yaml here and none in /etc/weir; name a file, such as weir check rules.yaml, or - for standard input")
 			}
-			return command.Files(c, files)
+			return nil
 		},
 		RunE: func(c *cobra.Command, files []string) error { return k.run(c, files) },
 	}

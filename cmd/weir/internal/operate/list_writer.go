@@ -290,6 +290,9 @@ func (w *listWriter) people(h blocklist.Header) {
 
 // selected describes the other flags that leave entries out.
 func (w *listWriter) selected() (text string) {
+	if w.shadow {
+		text += " in shadow mode"
+	}
 	if w.listCommand.since != "" {
 		text += " since " + w.listCommand.since
 	}

@@ -23,6 +23,15 @@ func Uncounted(requests int64, by map[string]int64) string {
 	return fmt.Sprintf("%s of %s not counted: %s", output.Grouped(int(all)), output.Counted(int(requests), "request"), Reasons(by))
 }
 
+// Lost counts what was lost of a source of a kind before it was read.
+func Lost(kind string, n int64) string {
+	unit := "record"
+	if kind == "s3" {
+		unit = "object"
+	}
+	return output.Counted(int(n), unit)
+}
+
 // Reasons describes why requests made no hit, the most frequent reason first.
 func Reasons(by map[string]int64) string {
 	byCount := slices.SortedFunc(maps.Keys(by), func(a, b string) int {
