@@ -256,6 +256,9 @@ func (c *Console) previewKeys(r *http.Request, v *visitor, shown *actView) error
 		}
 		shown.Effects = append(shown.Effects, fmt.Sprintf("%s has %s.", network, addressesIn(prefix.Addr().BitLen()-prefix.Bits())))
 	}
+	if shown.Name == "block" || shown.Name == "allow" {
+		shown.Effects = append(shown.Effects, c.sends(r, v, shown.Target, found.Entries)...)
+	}
 	entries := plural(len(found.Entries), "entry")
 	if len(found.Entries) > 1000 {
 		entries = "More than 1,000 entries"
@@ -275,6 +278,25 @@ func (c *Console) previewKeys(r *http.Request, v *visitor, shown *actView) error
 		shown.Effects = append(shown.Effects, fmt.Sprintf("Rules apply to it again. On the list now: %s.", entries))
 	}
 	return nil
+}
+
+// sends says how many requests of a key count now: by the rule that counts most of them, so about how many an action
+// affects. It says nothing where no rule counts any.
+func (c *Console) sends(r *http.Request, v *visitor, key string, entries []*blocklist.Entry) []string {
+	counts, _ := c.counts(r, v, key, entries)
+	var most limitView
+	var of string
+	for _, one := range counts {
+		for _, limit := range one.Limits {
+			if limit.Count > most.Count && !blocklist.IsDifferent(limit.Limit) {
+				most, of = limit, one.Rule
+			}
+		}
+	}
+	if most.Count == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("It sends: %s count now towards %s of the rule %s.", plural(int(most.Count), "request"), keytext.Shown(most.Limit), of)}
 }
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }

@@ -169,6 +169,23 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// Before a block, the page shows about how many requests it affects.
+func TestThePreviewShowsWhatAKeySends(t *testing.T) {
+	s := newStand(t, true).withRules("x")
+	s.config.Parts = []console.Part{{Name: "aggregator", Get: func(context.Context, string) (int, []byte, error) {
+		return 200, []byte(`{"rule":"per-ip","key":"203.0.113.7","where":"memory","at":"2026-01-02T03:04:05Z","limits":[
+			{"limit":"10/min","count":4},{"limit":"100/hour","count":57},{"limit":"200 different paths within an hour","count":90}]}`), nil
+	}}}
+	s.start()
+	s.login("ann's")
+	for name, shown := range map[string]bool{"block": true, "allow": true, "unblock": false} {
+		form := url.Values{"token": {s.token()}, "action": {name}, "target": {"203.0.113.7"}, "why": {"x"}}
+		if _, body, _ := s.post("/console/act", form); strings.Contains(body, "It sends: 57 requests count now towards 100/hour of the rule per-ip.") != shown {
+			t.Errorf("%s: %s", name, body)
+		}
+	}
+}
+
 // A key of the role read, a console without actions, and a visitor without a session have no actions.
 func TestReadersDoNotAct(t *testing.T) {
 	for name, prepare := range map[string]func() *stand{
