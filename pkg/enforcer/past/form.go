@@ -283,6 +283,10 @@ func asCEF(e *Event) string {
 	}
 	put("cn1Label", "level")
 	put("cn1", strconv.Itoa(e.Level))
+	if by := guardedBy(e); by != "" {
+		put("flexString1Label", "guarded_by")
+		put("flexString1", by)
+	}
 	return b.String()
 }
 

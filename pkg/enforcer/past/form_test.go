@@ -52,8 +52,8 @@ func TestHostileTextInForms(t *testing.T) {
 	}
 }
 
-// A row of CSV tells a guarded block from one in shadow mode.
-func TestGuardedBlocksInCSV(t *testing.T) {
+// A row of CSV and a line of CEF tell a guarded block from one in shadow mode.
+func TestGuardedBlocksInExports(t *testing.T) {
 	for want, e := range map[string]blocklist.Entry{
 		"":           {Mode: blocklist.Shadow},
 		"most_new":   {Mode: blocklist.Shadow, Guarded: true},
@@ -62,6 +62,10 @@ func TestGuardedBlocksInCSV(t *testing.T) {
 		row := cells(event(t, "blocked", 1000, e))
 		if len(row) != len(columns) || row[len(row)-1] != want || columns[len(row)-1] != "guarded_by" {
 			t.Errorf("%s: %q", want, row)
+		}
+		line := asCEF(event(t, "blocked", 1000, e))
+		if by := " flexString1Label=guarded_by flexString1=" + want; strings.HasSuffix(line, by) != (want != "") {
+			t.Errorf("%s: %s", want, line)
 		}
 	}
 }
