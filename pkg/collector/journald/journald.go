@@ -14,6 +14,8 @@
 // # Processes
 //
 // While a log is being read, one journalctl runs for it. The last series is followed; the others are read to their end.
+// A journalctl that finds another file under the name of one that it reads drops that one, with what it has not read
+// there. So an entry that is in none of its files, by their headers, ends it, and another one reads them all.
 // Once a second the headers of the files show whether there are others than the child reads; then another child begins
 // at the same place. A child that ends is an error, and the next call starts another one.
 //
@@ -56,6 +58,8 @@ type Options struct {
 	Matches []string
 	// Fields are named fields. With any, an entry is read as a JSON object with these and MESSAGE; else it is MESSAGE.
 	Fields []string
+
+	lookEvery time.Duration // for other files; 0 is a second
 }
 
 // Open finds the logs of a folder. Later there may be more.
@@ -102,6 +106,7 @@ type log struct {
 	end     uint64          // all entries up to this number were there when the child was started
 	behind  int64           // entries in the series after this one
 	grows   *os.File        // the file that entries are added to; nil when there is none
+	reach   uint64          // the last entry that it had when it was looked at
 	looked  time.Time       // at the folder
 	read    string          // the series that was read to its end last
 }

@@ -440,6 +440,50 @@ func TestLongAndBinaryFields(t *testing.T) {
 	wait.Until(t, "an entry that does not count", func() bool { return maps.Equal(b.Status().Uncounted, want) })
 }
 
+// A journalctl that finds another file under the name of its own drops the one that it was reading, with the entries that
+// it had not read there. They count all the same. A script stands in for the first journalctl, so that this happens.
+func TestARotationUnderTheChild(t *testing.T) {
+	b := newBench(t)
+	w := b.writer("system")
+	w.Add(b.Lines(1000))
+	w.Settle()
+
+	b.options = b.options.LookingEvery(20 * time.Second) // the script is first
+	programs, before := t.TempDir(), os.Getenv("PATH")
+	script := `#!/bin/sh
+PATH='` + before + `'
+case "$*" in *"` + filepath.Base(filepath.Dir(b.folder)) + `"*) ;; *) exec journalctl "$@" ;; esac
+for argument; do
+	shift
+	[ "$argument" = --follow ] || set -- "$@" "$argument"
+	[ "$argument" != --follow ] || follows=yes
+done
+[ -n "$follows" ] || exec journalctl "$@"
+if mkdir '` + programs + `/begun' 2>/dev/null; then
+	journalctl "$@"
+	until ls '` + b.folder + `'/system@* >/dev/null 2>&1; do sleep 0.01; done
+	sleep 1
+fi
+exec journalctl --follow "$@" # of the file that has the name now
+`
+	if err := os.WriteFile(filepath.Join(programs, "journalctl"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	os.Setenv("PATH", programs+":"+before) // the script leaves other tests alone
+	t.Cleanup(func() { os.Setenv("PATH", before) })
+	b.Start()
+	b.Await()
+	for n := 0; len(w.Old()) == 0; n++ {
+		if n == 100 {
+			t.Fatal("the journal was not rotated")
+		}
+		w.Add(b.Lines(5000))
+		w.Settle()
+	}
+	w.Add(b.Lines(10))
+	b.Await()
+}
+
 // A rotation by the journal itself goes on in the same series.
 func TestARotationOfTheJournal(t *testing.T) {
 	b := newBench(t)

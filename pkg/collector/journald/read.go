@@ -2,6 +2,7 @@ package journald
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,7 +24,7 @@ func (l *log) Read(ctx context.Context, after ordered.Place) (page ordered.Page,
 	if l.child != nil && l.at.position() != after.Position {
 		l.stop()
 	}
-	if l.child != nil && l.follows && time.Since(l.looked) > lookEvery {
+	if l.child != nil && l.follows && time.Since(l.looked) > cmp.Or(l.options.lookEvery, lookEvery) {
 		if err := l.look(); err != nil {
 			return page, err
 		}
@@ -118,7 +119,7 @@ func lostBefore(s *series, number uint64) uint64 {
 // startIn starts a child that reads files of a series.
 func (l *log) startIn(at place, s *series, files []file, rest []*series) (err error) {
 	l.at, l.tail, l.files, l.given = at, at.tail(), files, map[string]bool{}
-	l.checked, l.looked, l.behind = false, time.Now(), 0
+	l.checked, l.looked, l.behind, l.reach = false, time.Now(), 0, s.tail
 	for _, f := range files {
 		l.given[f.id] = true
 		if f.tail == s.tail && l.grows == nil {
@@ -184,6 +185,10 @@ func (l *log) fill(ctx context.Context, page *ordered.Page) error {
 		if e.number <= l.at.number {
 			continue
 		}
+		if e.number > l.reach && !l.has(e.number) {
+			l.stop()
+			return nil
+		}
 		l.at.number, l.at.read, l.at.time = e.number, e.number, e.time
 		entry := ordered.Entry{After: ordered.Place{Position: l.at.position(), ID: l.at.id(l.tail)}}
 		entry.Value, entry.Long = l.value(&e)
@@ -191,6 +196,17 @@ func (l *log) fill(ctx context.Context, page *ordered.Page) error {
 		page.Entries = append(page.Entries, entry)
 	}
 	return nil
+}
+
+// has reports whether the files that the child was given have an entry of a number.
+func (l *log) has(number uint64) bool {
+	if l.grows == nil {
+		return true // its file could not be opened
+	}
+	if now, ok, err := readHeaderAt(l.grows); err == nil && ok {
+		l.reach = max(l.reach, now.tail)
+	}
+	return number <= l.reach
 }
 
 // sameFiles reports whether files still have their names, so that a child has opened these and no others.
