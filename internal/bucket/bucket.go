@@ -35,7 +35,7 @@ var (
 	ErrGone = errors.New("the object was deleted")
 	// ErrArchived means that an object has to be restored from an archive before it can be read.
 	ErrArchived = errors.New("the object is in an archive")
-	// ErrUnreadable means that the server gives the object to nobody like us: its key is not possible there, or it was
+	// ErrUnreadable means that the server gives the object to no one like us: its key is not possible there, or it was
 	// encrypted with a key of its writer.
 	ErrUnreadable = errors.New("the server cannot give the object")
 )

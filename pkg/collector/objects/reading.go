@@ -134,7 +134,7 @@ func (r *reading) page() (entries []ordered.Entry, ended bool, err error) {
 		}
 		r.carry = bytes.Clone(r.carry[taken:])
 		if r.err != nil || len(entries) > 0 {
-			return entries, r.err != nil && taken == end, nil //nolint:nilerr // it is the end of the object
+			return entries, r.err != nil && taken == end, nil
 		}
 	}
 }
