@@ -138,7 +138,8 @@ func (l *log) startIn(at place, s *series, files []file, rest []*series) (err er
 	for _, field := range l.options.Fields {
 		arguments[len(arguments)-1] += "," + field
 	}
-	arguments = append(arguments, cursorArgument(at.series, at.number+1))
+	// It begins with the entry that was read last: where it begins with the last one of a file, it may give none.
+	arguments = append(arguments, cursorArgument(at.series, max(1, at.number)))
 	if l.follows {
 		arguments = append(arguments, "--follow")
 	}
