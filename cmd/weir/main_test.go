@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir/internal/kafka/kafkatest"
+	"weir/pkg/geoip/geoiptest"
 	"weir/test/wait"
 )
 
@@ -28,13 +29,16 @@ type withKafka struct{ tests *testing.M }
 
 func (w withKafka) Run() int { return kafkatest.Run(w.tests) }
 
-// The scripts contain what a user types and sees. Each runs in a folder of its own that has the examples too; exits
+// The scripts contain what a user types and sees. Each runs in a folder of its own that has the examples too, and two
+// databases of addresses; exits
 // CODE weir … requires an exit code other than 0. UPDATE=1 go test ./cmd/weir rewrites the expected outputs.
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {
 		t.Fatal(err)
 	}
+	asn := geoiptest.Bytes(t, 1_700_000_000, map[string]geoiptest.Entry{"203.0.113.0/24": {ASN: 64500, Name: "An Example"}, "2001:db8::/32": {ASN: 64501}})
+	country := geoiptest.Bytes(t, 1_700_000_000, map[string]geoiptest.Entry{"203.0.113.0/25": {Country: "DE"}, "2001:db8::/32": {Country: "FR"}})
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		UpdateScripts:       os.Getenv("UPDATE") != "",
@@ -44,7 +48,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("HOME", env.Cd)
 			env.Values[liveScript{}] = &liveScript{}
-			return os.CopyFS(env.Cd+"/examples", os.DirFS(examples))
+			return errors.Join(os.WriteFile(env.Cd+"/asn.mmdb", asn, 0o600), os.WriteFile(env.Cd+"/country.mmdb", country, 0o600),
+				os.CopyFS(env.Cd+"/examples", os.DirFS(examples)))
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "awaits": awaits,
 			"topics": runTopics, "kafka": runKafka, "collector": runCollector, "enforcer": runEnforcer, "aggregator": runAggregators},

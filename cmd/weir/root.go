@@ -41,7 +41,7 @@ them.`,
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(newRun(initial.Usual()), initial.Command(), replay.Command(), newVersion(), newMan())
 	root.AddCommand(operate.Commands()...)
-	root.AddCommand(inspect.Commands(version())...)
+	root.AddCommand(inspect.Commands(version(), new(offline.Top))...)
 	root.AddCommand(offline.Commands(version())...)
 	root.InitDefaultCompletionCmd("completion")
 	for _, c := range root.Commands() {

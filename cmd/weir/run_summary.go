@@ -96,7 +96,7 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 		format := cmp.Or(s.Format, t.format(s.Name))
 		fmt.Fprintf(b, "reads      %s: %s; %.0f lines/s\n", s.Name, format, speed(s.Name))
 		for _, l := range s.Logs {
-			fmt.Fprintf(b, "           %s\n", l.Log)
+			fmt.Fprintf(b, "           %s\n", output.Printable(l.Log))
 		}
 		if s.Read != nil {
 			fmt.Fprintf(b, "           %s read to the end\n", output.Counted(s.Read.Files, "file"))
@@ -109,7 +109,7 @@ func (t *runSummary) sources(b *strings.Builder, speed func(string) float64) {
 			fmt.Fprintf(b, "           %s lost before being read; the log has the reason\n", shown.Lost(s.Kind, s.Lost))
 		}
 		for _, text := range s.Errors {
-			fmt.Fprintf(b, "           %s\n", text)
+			fmt.Fprintf(b, "           %s\n", output.Printable(text))
 		}
 		for _, file := range s.Missing {
 			fmt.Fprintf(b, "           nothing is read of %s: it %s\n", output.Printable(file), uncounted.Missing(file))
@@ -155,7 +155,7 @@ func guardInWords(r *rule.Rule) string {
 	if r.Guard.Off() {
 		return ""
 	}
-	return ", guard " + r.Guard.String()
+	return ", guard " + r.GuardText()
 }
 
 func modeInWords(r *rule.Rule) string {

@@ -27,6 +27,7 @@ func TestSummaryOfARun(t *testing.T) {
 		status: func() map[string]any {
 			return map[string]any{"collector": collector.Status{Sources: []pipeline.SourceStatus{
 				{Name: "file-1"}, {Name: "packed", Read: &pipeline.ReadFiles{Files: 2}}, {Name: "lines"}, {Name: "gone", Missing: []string{"/var/log/gone.log", "/srv/*.log"}}, {Name: "barred", Error: "open /secret.log: permission denied", Errors: []string{"open /secret.log: permission denied", "a second problem"}},
+				{Name: "other", Logs: []pipeline.LogStatus{{Log: "/a\x1b[2J.log"}}, Errors: []string{"/b\x1b[2J.log: a problem"}},
 				{Name: "queue"}, {Name: "store", Kind: "s3", Lost: 1200},
 			}}}
 		},
@@ -43,6 +44,7 @@ func TestSummaryOfARun(t *testing.T) {
 		"           nothing is read of /var/log/gone.log: it does not exist\n           nothing is read of /srv/*.log: it matches no file\nreads      barred",
 		"           open /secret.log: permission denied\n           a second problem\n",
 		"           nothing yet in queue\n",
+		"           /a\\x1b[2J.log\n           /b\\x1b[2J.log: a problem\n",
 		"           1,200 objects lost before being read; the log has the reason\n",
 		"' http://localhost:7421/v1/check\n",
 		"see        weir watch --config /etc/other.yaml; with the same flag weir list, weir status; data is in /data\n",

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-//go:embed api-quota.yaml crowdsec.yaml downloads.yaml scanners.yaml scrapers.yaml sign-in.yaml wordpress.yaml
+//go:embed api-quota.yaml crowdsec.yaml downloads.yaml errors.yaml scanners.yaml scrapers.yaml sign-in.yaml sprays.yaml wordpress.yaml
 var files embed.FS
 
 const suffix = ".yaml"

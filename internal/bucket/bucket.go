@@ -1,6 +1,4 @@
-// Package bucket lists and reads objects of S3, and receives messages of SQS. It is the one package that knows Amazon's
-// SDK. Region, endpoint and credentials are those of the SDK's environment and files, unless Options name them. When the
-// server refuses the credentials, they are read again for the next call.
+// Package bucket lists and reads objects of S3, and receives messages of SQS. Its logins are those of package amazon.
 //
 // Bounds. A page of a listing has 1,000 objects. A call whose server sends nothing for 30 s ends with an error.
 //
@@ -8,6 +6,7 @@
 package bucket
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,15 +17,13 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go"
-)
 
-const patience = 30 * time.Second // without a byte
+	"weir/internal/amazon"
+)
 
 var (
 	// ErrMissing means that there is no such bucket.
@@ -35,16 +32,15 @@ var (
 	ErrGone = errors.New("the object was deleted")
 	// ErrArchived means that an object has to be restored from an archive before it can be read.
 	ErrArchived = errors.New("the object is in an archive")
+	// ErrUnready means that an object is still being written.
+	ErrUnready = errors.New("it is being written")
 	// ErrUnreadable means that the server gives the object to no one like us: its key is not possible there, or it was
 	// encrypted with a key of its writer.
 	ErrUnreadable = errors.New("the server cannot give the object")
 )
 
-// Options name a place.
-type Options struct {
-	Region   string // empty is the environment's
-	Endpoint string // of a server other than Amazon's, as http://host:port; empty is the environment's
-}
+// Options name a server.
+type Options = amazon.Options
 
 // Parse reads s3://bucket/prefix.
 func Parse(text string) (name, prefix string, err error) {
@@ -59,9 +55,14 @@ func Parse(text string) (name, prefix string, err error) {
 // An Object is an object as a listing has it.
 type Object struct {
 	Key, ETag string
+	ID        string // by which it is known under any key; empty: its key is
 	Size      int64
 	Modified  time.Time
+	Open      bool // it is being written; never set by a bucket or a listing
 }
+
+// Identity is what tells the object from others.
+func (o *Object) Identity() string { return cmp.Or(o.ID, o.Key) }
 
 // A Bucket is a bucket.
 type Bucket struct {
@@ -73,30 +74,11 @@ type Bucket struct {
 // New names a bucket. It does not connect yet.
 func New(name string, o Options) *Bucket { return &Bucket{options: o, name: name} }
 
-// load reads the environment and the files of the SDK.
-func load(ctx context.Context, o *Options) (aws.Config, error) {
-	transport := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.ResponseHeaderTimeout = patience })
-	loaded, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(transport),
-		config.WithRetryer(func() aws.Retryer {
-			return retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 2, time.Second })
-		}))
-	if o.Region != "" {
-		loaded.Region = o.Region
-	}
-	if o.Endpoint != "" {
-		loaded.BaseEndpoint = aws.String(o.Endpoint)
-	}
-	if err == nil && loaded.Region == "" {
-		err = errors.New("no region is known: set region, or AWS_REGION")
-	}
-	return loaded, err
-}
-
 func (b *Bucket) connect(ctx context.Context) (*s3.Client, error) {
 	if b.client != nil {
 		return b.client, nil
 	}
-	loaded, err := load(ctx, &b.options)
+	loaded, err := amazon.Load(ctx, &b.options)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +110,7 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(Object) erro
 					return fmt.Errorf("the listing has a key that is not encoded: %w", err)
 				}
 			}
-			if err := each(Object{key, plain(o.ETag), aws.ToInt64(o.Size), aws.ToTime(o.LastModified)}); err != nil {
+			if err := each(Object{Key: key, ETag: plain(o.ETag), Size: aws.ToInt64(o.Size), Modified: aws.ToTime(o.LastModified)}); err != nil {
 				return err
 			}
 		}
@@ -157,8 +139,14 @@ type Body struct {
 	stuck  *time.Timer
 }
 
+// NewBody is an object that is open. cancel ends its transfer.
+func NewBody(o Object, from io.ReadCloser, cancel context.CancelFunc) *Body {
+	return &Body{Object: o, from: from, cancel: cancel, stuck: time.AfterFunc(amazon.Patience, cancel)}
+}
+
 // Open opens an object.
-func (b *Bucket) Open(ctx context.Context, key string) (*Body, error) {
+func (b *Bucket) Open(ctx context.Context, o *Object) (*Body, error) {
+	key := o.Key
 	client, err := b.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -172,10 +160,7 @@ func (b *Bucket) Open(ctx context.Context, key string) (*Body, error) {
 		}
 		return nil, b.explain(err, "s3:GetObject")
 	}
-	return &Body{
-		Object: Object{key, plain(out.ETag), aws.ToInt64(out.ContentLength), aws.ToTime(out.LastModified)},
-		from:   out.Body, cancel: cancel, stuck: time.AfterFunc(patience, cancel),
-	}, nil
+	return NewBody(Object{Key: key, ETag: plain(out.ETag), Size: aws.ToInt64(out.ContentLength), Modified: aws.ToTime(out.LastModified)}, out.Body, cancel), nil
 }
 
 // unprintable reports whether a key has characters that XML cannot have. Then the answer that there is no such object
@@ -191,7 +176,7 @@ func answeredGone(err error) bool {
 
 // Read reads.
 func (b *Body) Read(p []byte) (int, error) {
-	b.stuck.Reset(patience)
+	b.stuck.Reset(amazon.Patience)
 	defer b.stuck.Stop()
 	return b.from.Read(p)
 }
@@ -208,12 +193,10 @@ func (b *Bucket) explain(err error, action string) error {
 	return explain(err, action+" on "+b.name, func() { b.client = nil })
 }
 
-var errRefused = errors.New("the server refuses the credentials")
-
 // explain translates an error, and adds what can be done about it. It calls refused if the credentials are the cause.
 func explain(err error, right string, refused func()) error {
 	err = translate(err, right)
-	if errors.Is(err, errRefused) {
+	if errors.Is(err, amazon.ErrRefused) {
 		refused()
 	}
 	return err
@@ -235,20 +218,6 @@ func translate(err error, right string) error {
 		return ErrArchived
 	case "InvalidRequest", "InvalidURI", "KeyTooLongError", "XMinioInvalidObjectName":
 		return fmt.Errorf("%w: %s: %s", ErrUnreadable, code, known.ErrorMessage())
-	case "AccessDenied", "AccessDeniedException", "Forbidden":
-		return fmt.Errorf("%w (%s): an administrator permits %s", errRefused, code, right)
-	case "ExpiredToken", "ExpiredTokenException", "InvalidAccessKeyId", "InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidToken", "TokenRefreshRequired":
-		return fmt.Errorf("%w (%s); they are read again from the environment and the files", errRefused, code)
-	default:
-		return fmt.Errorf("%s: %s", code, known.ErrorMessage())
 	}
-}
-
-// CheckEndpoint checks the address of a server.
-func CheckEndpoint(text string) error {
-	at, err := url.Parse(text)
-	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil {
-		return fmt.Errorf("%q is not the address of a server: write https://host:port", strings.ReplaceAll(text, "@", "…"))
-	}
-	return nil
+	return amazon.Explain(err, right)
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	"weir/internal/amazon"
 )
 
 const messagesAtOnce = 10 // as SQS bounds them
@@ -50,7 +52,7 @@ func (q *Queue) connect(ctx context.Context) (*sqs.Client, error) {
 	if q.client != nil {
 		return q.client, nil
 	}
-	loaded, err := load(ctx, &q.options)
+	loaded, err := amazon.Load(ctx, &q.options)
 	if err != nil {
 		return nil, err
 	}

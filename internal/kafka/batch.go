@@ -175,7 +175,7 @@ func (r *Reader) readRecord(head *recordBatch, record []byte) error {
 
 	// The broker sends complete batches, so the first may begin before the offset that was asked for.
 	if offset >= r.next {
-		r.records = append(r.records, topic.Record{Offset: offset, Time: time.UnixMilli(at), Key: key, Value: value})
+		r.records = append(r.records, topic.Record{Offset: offset, Time: time.UnixMilli(at), Key: key, Value: value, Headers: one.Left})
 		r.next = offset + 1
 	}
 	return nil

@@ -297,12 +297,15 @@ func (d *dispatcher) written(b *batch, lane *lane) {
 	d.release(b.partition, b.messages)
 }
 
-// refused halves a batch that a broker refuses, until the one refused message is found. A message that is larger than
-// its topic allows, but not larger than Kafka does by default, waits until the topic allows it.
+// refused halves a batch that a broker refuses, until the one refused message is found. A message waits if the topic's
+// settings refuse it: it is larger than max.message.bytes, but not than Kafka's default, or it is no record for the
+// topic's cleanup.policy.
 func (d *dispatcher) refused(b *batch, lane *lane, now time.Time, err error) {
 	switch {
 	case len(b.messages) == 1 && errors.Is(err, topic.ErrTooLarge) && b.size() <= maxBatchBytes:
 		d.failed(b.partition, now, topic.Errorf(topic.ErrTooLarge, "the topic takes no record of %d bytes; raise its max.message.bytes, and the brokers' message.max.bytes, to 1048588", b.size()))
+	case len(b.messages) == 1 && errors.Is(err, topic.ErrInvalid):
+		d.failed(b.partition, now, fmt.Errorf("the topic's settings refuse the record, so it waits: %w", err))
 	case len(b.messages) == 1:
 		err = fmt.Errorf("producing to %s/%d: %w", d.config.Topic, b.partition, err)
 		d.client.errorLog.note("produce", err)

@@ -18,6 +18,7 @@ import (
 
 const (
 	longPoll      = 500 * time.Millisecond // how long a broker waits for a record before it answers without one
+	patientPoll   = 2 * time.Second        // the same for a patient Reader
 	oldestFetch   = 4                      // version of the request: that of Kafka 0.11, which brought today's record format
 	mostBeyond    = 256 << 20              // bytes of one batch that an answer may have beyond those asked for
 	correlation   = 1                      // a connection has one request in flight
@@ -50,14 +51,14 @@ type answer struct {
 func (*answer) ApiKey() protocol.ApiKey { return protocol.Fetch } //nolint:revive // kafka-go calls it so
 
 // fetch asks for records. From now on the buffer belongs to the answer. A broker's refusal also returns its answer.
-func (c *Client) fetch(ctx context.Context, name string, partition int, offset int64, most int, buffer []byte) (*answer, error) {
+func (c *Client) fetch(ctx context.Context, name string, partition int, offset int64, wait time.Duration, most int, buffer []byte) (*answer, error) {
 	asked := fetchapi.RequestPartition{Partition: int32(partition), CurrentLeaderEpoch: -1, FetchOffset: offset, LogStartOffset: -1, PartitionMaxBytes: int32(most)}
 	request := &fetch{most: most, buffer: buffer, Request: fetchapi.Request{
-		ReplicaID: -1, MaxWaitTime: int32(longPoll.Milliseconds()), MinBytes: 1, MaxBytes: int32(most), SessionID: -1, SessionEpoch: -1,
+		ReplicaID: -1, MaxWaitTime: int32(wait.Milliseconds()), MinBytes: 1, MaxBytes: int32(most), SessionID: -1, SessionEpoch: -1,
 		Topics: []fetchapi.RequestTopic{{Topic: name, Partitions: []fetchapi.RequestPartition{asked}}},
 	}}
 
-	// Well above longPoll: an answer without records is no failure.
+	// Well above patientPoll: an answer without records is no failure.
 	patient, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := c.transport.RoundTrip(patient, c.kafka.Addr, request)

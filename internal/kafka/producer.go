@@ -12,8 +12,8 @@ import (
 const defaultQueueBytes = 64 << 20
 
 // A Producer writes messages to a topic, with acks=all, until the brokers have them. It returns a message with an error
-// only when the broker refuses it permanently (ErrInvalid; ErrTooLarge above Kafka's default limit), or at Close
-// (ErrClosed: it may have been written all the same).
+// only when it is larger than Kafka's default limit (ErrTooLarge), or at Close (ErrClosed: it may have been written all
+// the same). A message that the topic's settings refuse waits until they are right.
 //
 // Each partition has one request in flight, so its order is kept. A request takes the messages that queued during the
 // previous one, for all partitions of a broker together, and never waits for more. A failed batch is sent again after a

@@ -27,6 +27,7 @@ type Reader struct {
 	topic     string
 	partition int
 	next      int64
+	wait      time.Duration // for a record
 	span      topic.Span
 	trouble   trouble
 	throttled time.Duration
@@ -48,7 +49,7 @@ type Reader struct {
 
 // NewReader reads a partition from an offset on. It starts nothing.
 func (c *Client) NewReader(name string, partition int, offset int64) *Reader {
-	return &Reader{client: c, topic: name, partition: partition, next: offset}
+	return &Reader{client: c, topic: name, partition: partition, next: offset, wait: longPoll}
 }
 
 // Next returns the offset that the next Fetch begins at.
@@ -61,10 +62,18 @@ func (r *Reader) SetNext(offset int64) {
 	r.next, r.needsRoom = offset, false
 }
 
+// SetPatient is what topic.SetPatient calls.
+func (r *Reader) SetPatient(patient bool) {
+	r.wait = longPoll
+	if patient {
+		r.wait = patientPoll
+	}
+}
+
 // Span returns the extent of the partition at the last answer; zero before the first.
 func (r *Reader) Span() topic.Span { return r.span }
 
-// Fetch returns the next records. It waits up to half a second for one. It returns none when there is none, or when the
+// Fetch returns the next records. It waits up to half a second for one, two if it is patient. It returns none when there is none, or when the
 // log was compacted at that place. The records and their bytes are valid until the next Fetch.
 //
 // ErrTrimmed means that the log begins after Next, ErrPastEnd that it ends before; Span then has the log's extent, and
@@ -84,7 +93,7 @@ func (r *Reader) Fetch(ctx context.Context) ([]topic.Record, error) {
 	// The request owns the buffer until it has an answer: when the context ends, the answer may still arrive in it.
 	buffer := bounded(r.buffer, r.maxBytes())
 	r.buffer = nil
-	got, err := r.client.fetch(ctx, r.topic, r.partition, r.next, r.maxBytes(), buffer)
+	got, err := r.client.fetch(ctx, r.topic, r.partition, r.next, r.wait, r.maxBytes(), buffer)
 	r.throttled = 0
 	if got != nil {
 		r.throttled = got.throttle

@@ -5,6 +5,7 @@ package regular
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -14,14 +15,15 @@ import (
 // maxBytes is more than any file of rules, settings, keys or certificates has.
 const maxBytes = 64 << 20
 
-var (
-	errNotRegular = errors.New("it is no regular file; write the path of one")
-	errLarge      = errors.New("it has more than 64 MiB; write the path of a smaller file")
-)
+var errNotRegular = errors.New("it is no regular file; write the path of one")
 
 // ReadFile reads a regular file of at most 64 MiB. Of a named pipe or a device it returns an error, because reading one may never end: the
 // process would not read its other files again either. The pipes of a shell (/dev/fd/63) and /dev/stdin are read.
-func ReadFile(path string) ([]byte, error) {
+func ReadFile(path string) ([]byte, error) { return ReadUpTo(path, maxBytes) }
+
+// ReadUpTo is ReadFile with another bound in bytes, of entire MiB.
+func ReadUpTo(path string, most int64) ([]byte, error) {
+	errLarge := fmt.Errorf("it has more than %d MiB; write the path of a smaller file", most>>20)
 	info, err := os.Stat(path)
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: failed.Err} // as for any file that is read
@@ -39,12 +41,12 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
-	if info.Size() > maxBytes {
+	if info.Size() > most {
 		return nil, &fs.PathError{Op: "read", Path: path, Err: errLarge}
 	}
 
-	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1)) // a file may grow, and a pipe has no size
-	if err == nil && len(data) > maxBytes {
+	data, err := io.ReadAll(io.LimitReader(file, most+1)) // a file may grow, and a pipe has no size
+	if err == nil && int64(len(data)) > most {
 		err = &fs.PathError{Op: "read", Path: path, Err: errLarge}
 	}
 	return data, err

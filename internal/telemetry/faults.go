@@ -2,11 +2,15 @@ package telemetry
 
 import (
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 )
 
 const sayEvery = time.Minute
+
+// longestFault is how much of an error is logged. It may have what a server or a sender sent.
+const longestFault = 4 << 10
 
 // Faults logs repeated errors: those of each operation at most once a minute, with their number since. Operations are a
 // closed set.
@@ -48,7 +52,11 @@ func (f *Faults) Note(operation string, err error) {
 		return
 	}
 
-	f.logger.Error(err.Error(), "operation", operation, "times", r.silent)
+	text := err.Error()
+	if len(text) > longestFault {
+		text = strings.ToValidUTF8(text[:longestFault], "") + "…"
+	}
+	f.logger.Error(text, "operation", operation, "times", r.silent)
 	r.said, r.silent, r.noted = now, 0, true
 }
 

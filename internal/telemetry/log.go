@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 
 	"golang.org/x/term"
 )
@@ -27,7 +29,7 @@ func Log(to io.Writer, level, format string) (*slog.Logger, error) {
 	handler := func(to io.Writer) slog.Handler { return slog.NewTextHandler(to, options) }
 	if format != "text" && (format != "auto" || !readByPeople(to)) {
 		options.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr { return inWords(groups, shortened(a)) }
-		handler = func(to io.Writer) slog.Handler { return slog.NewJSONHandler(to, options) }
+		handler = func(to io.Writer) slog.Handler { return slog.NewJSONHandler(escaping{to}, options) }
 	}
 
 	// A buffer takes every line; a file may be a pipe that no one reads.
@@ -39,6 +41,34 @@ func Log(to io.Writer, level, format string) (*slog.Logger, error) {
 		})
 	}
 	return slog.New(handler(to)), nil
+}
+
+// escaping writes lines of JSON without characters that are not printable, such as those that change the direction of text:
+// they can only stand in texts, and become \u202e there.
+type escaping struct{ to io.Writer }
+
+func (e escaping) Write(line []byte) (int, error) {
+	hidden := func(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) }
+	if bytes.IndexFunc(line, hidden) < 0 {
+		return e.to.Write(line)
+	}
+
+	var b bytes.Buffer
+	for _, r := range string(line) {
+		switch {
+		case !hidden(r):
+			b.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	}
+	if _, err := e.to.Write(b.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // longestText is how long a text or an error in a line is. An error may have what another server sent.

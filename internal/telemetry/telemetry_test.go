@@ -16,6 +16,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
+// An error with the answer of another server is logged with its beginning.
+func TestALongErrorIsCutOff(t *testing.T) {
+	var out bytes.Buffer
+	f := NewFaults(slog.New(slog.NewTextHandler(&out, nil)))
+	f.Note("read", errors.New(strings.Repeat("ä", 1<<20)))
+	if text := out.String(); out.Len() > longestFault+200 || !strings.Contains(text, "ää…") {
+		t.Errorf("%d bytes: …%s", out.Len(), text[max(0, out.Len()-60):])
+	}
+}
+
 func TestARepeatedErrorIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer

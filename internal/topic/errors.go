@@ -16,7 +16,7 @@ var (
 	ErrNoLeader    = errors.New("no leader")    // the partition has no leader, or another broker than the one asked leads it
 	ErrPartitions  = errors.New("partitions")   // the topic has another number of partitions than it should; permanent
 	ErrSettings    = errors.New("settings")     // a topic's settings are refused or are wrong; permanent
-	ErrInvalid     = errors.New("invalid")      // the log refuses this record; permanent
+	ErrInvalid     = errors.New("invalid")      // the log refuses this record; permanent, but with Kafka it waits until the topic's settings are others
 	ErrTooLarge    = errors.New("too large")    // the log refuses a record or a commit of this size; permanent
 	ErrTrimmed     = errors.New("trimmed")      // the log begins after the wanted offset
 	ErrPastEnd     = errors.New("past the end") // the log ends before the wanted offset

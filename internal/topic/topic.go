@@ -89,13 +89,14 @@ type Record struct {
 	Offset     int64
 	Time       time.Time // by the writer's clock, or the log's if the topic is configured so
 	Key, Value []byte    // nil is null, which is not the same as empty
+	Headers    []byte    // in the form of Kafka, see kafka.Header; nil where the log has none
 	Long       bool      // it has more than 16 MiB and was skipped: there is no Key, and the Value is our own text about it
 }
 
 // A Reader reads one partition, record after record. One goroutine uses it.
 type Reader interface {
-	// Fetch returns the next records. It waits up to half a second for one. It returns none when there is none, or when
-	// the log was compacted at that place. The records and their bytes are valid until the next Fetch.
+	// Fetch returns the next records. It waits up to half a second for one (see SetPatient). It returns none when there is
+	// none, or when the log was compacted at that place. The records and their bytes are valid until the next Fetch.
 	//
 	// ErrTrimmed means that the log begins after Next, ErrPastEnd that it ends before; Span then has the log's extent, and
 	// Next stays. After any other error, except the context's, the same call may be repeated at once.
@@ -113,6 +114,15 @@ type Reader interface {
 	// Identity returns the identity of the topic that is read now. As after Fetch, the same call may be repeated at once
 	// after an error.
 	Identity(ctx context.Context) (Identity, error)
+}
+
+// SetPatient makes a Reader wait longer for a record from now on, up to two seconds, or as long as others again. It is for
+// logs in which nothing happens: each answer without records costs both sides processor time. A
+// Reader that has no other wait stays as it is.
+func SetPatient(r any, patient bool) {
+	if p, ok := r.(interface{ SetPatient(patient bool) }); ok {
+		p.SetPatient(patient)
+	}
 }
 
 // A Span is the extent of a partition: records from Start up to, and not including, End.

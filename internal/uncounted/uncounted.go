@@ -14,10 +14,11 @@ var Words = map[string]string{
 	"filtered": "in records that the filter only leaves out", "inline": "decided inline by all rules", "allowed": "allowed by the rules", "match": "matched by no rule",
 	"expression": "on which an expression fails", "refused": "refused, by rules that count only served requests", "key": "without the key of any rule",
 	"cost": "that cost nothing", "lost": "lost before they could be read", "sender": "from senders that may not send", "kafka": "refused by the topic",
+	"seen": "that were seen before",
 }
 
 // intended are the reasons for which rules or the configuration leave requests out on purpose.
-var intended = []string{"allowed", "cost", "filtered", "key", "match", "refused", "start"}
+var intended = []string{"allowed", "cost", "filtered", "key", "match", "refused", "seen", "start"}
 
 // Missing describes why nothing is read of a file of a source, which is a path or a pattern.
 func Missing(file string) string {
@@ -29,10 +30,11 @@ func Missing(file string) string {
 
 // Lost returns how many requests of a source could not be read or judged, with their reasons, and without those that are
 // left out on purpose. When no request counts at all it returns all of them, whatever the reasons: then the rules do not
-// fit the log. Requests that all rules leave to an enforcer are no sign of that.
+// fit the log. Requests that all rules leave to an enforcer are no sign of that, nor are those that were seen before.
 func Lost(requests int64, by map[string]int64) (lost int64, reasons map[string]int64) {
 	all, every, unintended := int64(0), maps.Clone(by), map[string]int64{}
 	delete(every, "inline")
+	delete(every, "seen")
 	for reason, n := range every {
 		all += n
 		if !slices.Contains(intended, reason) {
@@ -40,7 +42,7 @@ func Lost(requests int64, by map[string]int64) (lost int64, reasons map[string]i
 			unintended[reason] = n
 		}
 	}
-	if all >= requests {
+	if all >= requests-by["seen"] {
 		return all, every
 	}
 	return lost, unintended

@@ -45,6 +45,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"weir/internal/telemetry"
 	"weir/internal/topic"
 	"weir/pkg/aggregator/position"
@@ -62,6 +64,8 @@ type Aggregator struct {
 	metrics *metrics
 	rules   atomic.Pointer[ruling]
 	list    *publishing.List
+
+	guardSeed uint64 // of the hashes of keys that guards count; all aggregators have the same
 
 	outsideSince atomic.Int64 // since when there is no place in the group, Unix ms; 0 where there is one
 
@@ -88,6 +92,10 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 		return nil, err
 	}
 
+	if err := a.agreeSeed(ctx); err != nil {
+		return nil, err
+	}
+
 	name, err := a.agreeList(ctx)
 	if err != nil {
 		return nil, err
@@ -107,6 +115,18 @@ func (a *Aggregator) agreeList(ctx context.Context) (string, error) {
 	return string(agreed), nil
 }
 
+// agreeSeed takes the seed of guards that the store has. No client knows it.
+func (a *Aggregator) agreeSeed(ctx context.Context) error {
+	random := make([]byte, 16)
+	rand.Read(random)
+	agreed, err := a.config.Store.Agree(ctx, "guard.seed", random)
+	if err != nil {
+		return fmt.Errorf("agreeing on the seed of guards: %w", err)
+	}
+	a.guardSeed = xxhash.Sum64(agreed)
+	return nil
+}
+
 // newListID is that of the list of a new store. The topic may still have watermarks of the store before, so the epoch is
 // later than theirs.
 func newListID(now time.Time) blocklist.ListID {
@@ -120,7 +140,7 @@ func (a *Aggregator) newList(in publishing.Topic, name string) *publishing.List 
 	c := &a.config
 	return publishing.NewList(publishing.Config{
 		Topic: in, Name: c.BlocklistTopic, Blocklist: c.Blocklist,
-		Events: c.Events, EventsPartitions: c.EventsPartitions, Partitions: c.Partitions, Superseded: a.superseded, Agreed: a.agreeList,
+		Events: c.Events, EventsPartitions: c.EventsPartitions, Hits: c.GroupHits, Partitions: c.Partitions, Superseded: a.superseded, Agreed: a.agreeList,
 		Logger: a.logger, Faults: a.faults, Now: c.Now,
 		Blocked: a.metrics.blocked, Guarded: a.metrics.guards, Over: a.metrics.over.Inc, Corrected: a.metrics.corrected.Inc, Unpublished: a.metrics.unpublished.Inc,
 	}, name)
@@ -221,16 +241,17 @@ func (a *Aggregator) own(ctx context.Context, claim *topic.Claim) error {
 // newPartition makes a partition that is read from a log.
 func (a *Aggregator) newPartition(number int, log position.Log, commits *position.Commits) *partition {
 	config, logger := &a.config, a.logger.With("partition", number)
-	p := &partition{config: config, metrics: a.metrics, list: a.list, hotShare: a.share, keptClear: time.Hour, number: number, commits: commits, logger: logger,
+	p := &partition{config: config, metrics: a.metrics, list: a.list, hotShare: a.share, owedPauses: owedPauses, keptClear: time.Hour, guardSeed: a.guardSeed, number: number, commits: commits, logger: logger,
 		faults: telemetry.NewFaults(logger), asks: &questions{number, make(chan func(context.Context))},
 		own:   &windows.Owned{Store: config.Store, Partition: number},
 		saver: windows.NewSaver(config.Now)}
 	p.outage = &outage{own: p.own, now: config.Now, faults: a.faults, failed: a.metrics.storeErrors.WithLabelValues("call")}
 	p.position = position.New(log, config.Now, p.lost)
 	p.rules = &rulebook{active: &a.rules, hits: a.metrics.hits, reread: config.Reread, asks: p.asks, logger: logger, now: config.Now}
-	p.publisher = a.list.Publisher(publishing.Partition{Number: number, Own: p.own, Rule: p.rules.named, Modes: p.rules.modes,
+	p.publisher = a.list.Publisher(publishing.Partition{Number: number, Own: p.own, Rule: p.rules.named, Rules: p.rules.set, Modes: p.rules.modes,
 		Logger: logger, Faults: p.faults})
-	p.counter = &counter{ahead: config.Ahead.Milliseconds(), metrics: a.metrics, faults: p.faults, rules: p.rules, publisher: p.publisher}
+	p.problems = &problems{faults: p.faults, now: config.Now, late: config.Late}
+	p.counter = &counter{ahead: config.Ahead, late: config.Late, metrics: a.metrics, problems: p.problems, rules: p.rules, publisher: p.publisher}
 	return p
 }
 

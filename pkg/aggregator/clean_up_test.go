@@ -32,7 +32,9 @@ func (l *lab) hitsNow(key string, count int) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	l.logTime = l.now
 	l.append(value)
+	l.logTime = time.Time{}
 }
 
 func (l *lab) indexed(p *partition) int {

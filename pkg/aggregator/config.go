@@ -24,6 +24,7 @@ type Config struct {
 	BlocklistTopic   string
 	Events           publishing.Sender
 	EventsPartitions int
+	GroupHits        publishing.Sender // to Hits, of group rules; nil leaves these out
 
 	Store       store.Store
 	HotKeys     int // windows in memory

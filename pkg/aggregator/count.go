@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
-	"weir/internal/telemetry"
 	"weir/internal/topic"
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
@@ -22,11 +22,12 @@ const (
 
 // A batch is one that is at hand.
 type batch struct {
-	reader  hit.Reader
-	offset  int64
-	windows []*windows.Window // by pair; nil for a rule that is unknown
-	fates   []fate            // by pair
-	plain   bool              // every pair is counted
+	reader   hit.Reader
+	offset   int64
+	recorded time.Time         // when the log got it
+	windows  []*windows.Window // by pair; nil for a rule that is unknown
+	fates    []fate            // by pair
+	plain    bool              // every pair is counted
 }
 
 // A fate is what becomes of a pair's hits.
@@ -43,9 +44,10 @@ const (
 // A counter counts batches of hits in the windows of their keys. Some batches are gathered together; when their windows
 // are read they are counted, one after another.
 type counter struct {
-	ahead     int64 // how many milliseconds a hit may be ahead of its collector's clock
+	ahead     time.Duration // how far a hit may be ahead of its collector's clock
+	late      time.Duration // how far behind the newest hit of its key, and ahead of the log's time
 	metrics   *metrics
-	faults    *telemetry.Faults
+	problems  *problems
 	rules     *rulebook
 	windows   *windows.Set
 	sources   *hit.Positions
@@ -58,12 +60,13 @@ type counter struct {
 	ruled   []ruled
 	sought  [atOnce]search
 	touched int // so that touching is not left out
+	traffic trafficCounter
 }
 
 // forget forgets all: the partition is taken again, with another set of windows.
 func (c *counter) forget(set *windows.Set, sources *hit.Positions) {
 	c.rules.forget()
-	c.windows, c.sources, c.decided = set, sources, nil
+	c.windows, c.sources, c.decided, c.traffic = set, sources, nil, trafficCounter{}
 }
 
 // takeDecided takes what is to be published of what was counted. It is valid until more is counted.
@@ -110,7 +113,7 @@ func (c *counter) judge(ctx context.Context, b *batch, record *topic.Record) (bo
 		if errors.Is(err, hit.ErrNewer) {
 			return false, fmt.Errorf("record %d: %w", record.Offset, err)
 		}
-		c.faults.Note("damaged batch", fmt.Errorf("record %d is left out: %w", record.Offset, err))
+		c.problems.leftOut("damaged batch", fmt.Errorf("record %d is left out: %w", record.Offset, err))
 		c.metrics.batches.damaged.Inc()
 		return false, nil
 	}
@@ -118,17 +121,21 @@ func (c *counter) judge(ctx context.Context, b *batch, record *topic.Record) (bo
 	if c.rules.await(ctx, b.reader.Rules()); ctx.Err() != nil {
 		return false, ctx.Err() // what is not known now, the next owner may know
 	}
-	b.offset = record.Offset
+	b.offset, b.recorded = record.Offset, record.Time
 	h := b.reader.Header()
 	wentBack := c.sources.WentBack(h)
 	verdict := c.sources.Judge(h, b.reader.Checksum(), record.Time.UnixMilli())
 	c.metrics.batches.verdicts[verdict].Inc()
 	if verdict == hit.Conflict || verdict == hit.Full {
-		c.faults.Note(verdict.String(), fmt.Errorf("record %d of %s, %d to %d, is not counted: %s", record.Offset, h.Source, h.From, h.To, notCounted[verdict]))
+		c.problems.leftOut(verdict.String(), fmt.Errorf("record %d of %s, %d to %d, is not counted: %s", record.Offset, h.Source, h.From, h.To, notCounted[verdict]))
 	}
 
 	if wentBack && verdict != hit.Apply {
-		c.faults.Note("went back", fmt.Errorf("%s has gone back to position %d: its lines do not count up to where it was before. If its machine was set back to a snapshot, stop that collector and delete data/collector there", h.Source, h.From))
+		c.problems.leftOut("went back", fmt.Errorf("%s has gone back to position %d: its lines do not count up to where it was before. If its machine was set back to a snapshot, stop that collector and delete data/collector there", h.Source, h.From))
+	}
+
+	if ahead := time.UnixMilli(h.Clock).Sub(record.Time); verdict == hit.Apply && ahead > max(c.ahead, c.late) {
+		c.problems.leftOut("clock of a collector", fmt.Errorf("record %d of %s: the collector's clock was ahead of the log's time by %v, so hits that are ahead of that time are not counted", record.Offset, h.Source, ahead))
 	}
 
 	return verdict == hit.Apply, nil
@@ -247,6 +254,7 @@ func (c *counter) settleFates(b *batch, generation int64) {
 			c.publisher.Skipped(w)
 		default:
 			c.windows.Change(w)
+			c.decide(w, c.reached)
 			w.Generation, w.Offset = generation, b.offset
 			if w.Rule.Of != b.reader.Of(pairs[i].Rule) {
 				fate = otherValues
@@ -262,7 +270,7 @@ func (c *counter) settleFates(b *batch, generation int64) {
 func (c *counter) countBatch(b *batch, generation int64) int {
 	c.settleFates(b, generation)
 	h := b.reader.Header()
-	latest := h.Clock + c.ahead
+	latest := min(h.Latest(b.recorded, c.ahead, c.late), window.MaxTime)
 	if !b.plain {
 		c.uncounted(b, latest)
 	}
@@ -271,8 +279,13 @@ func (c *counter) countBatch(b *batch, generation int64) int {
 	if c.rules.countsKeys {
 		c.seeKeys(b, latest)
 	}
+	c.seeTraffic(b, latest)
 	for i := range items {
 		item := &items[i]
+		// All hits move the time on, also those that a window has already: it is a function of the log.
+		if item.UnixMilli <= latest && item.Cost > 0 {
+			c.reached = max(c.reached, item.UnixMilli)
+		}
 		if fate := b.fates[item.Pair]; fate != counts && !(fate == otherValues && item.Cost == 0) {
 			continue
 		}
@@ -303,31 +316,80 @@ func (c *counter) seeKeys(b *batch, latest int64) {
 
 // countHit counts a hit of a window, unless it is ahead of time. With cost 0 it is the command to unblock.
 func (c *counter) countHit(w *windows.Window, at, cost int64, value uint64, latest int64, cause publishing.Cause) {
+	due := w.Rule.Policy.Due(&w.State)
 	if cost == 0 {
 		c.decided = c.publisher.Unblock(c.decided, w, at)
+		c.await(w, due)
 		return
 	}
 	if at > latest {
-		w.Rule.Tally[windows.Ahead] += cost
+		w.Rule.Tally[windows.Ahead] += windows.Requests(w.Rule.Of, cost)
 		return
 	}
 
+	w.CountAgain(at)
 	var outcome window.Outcome
-	if w.Rule.Of != 0 {
-		outcome = w.Rule.Policy.HitValue(&w.State, at, value)
-	} else {
+	switch {
+	case w.Rule.Of == 0:
 		outcome = w.Rule.Policy.Hit(&w.State, at, cost)
+	case w.Rule.Policy.CountsMembers():
+		if cost == hit.NetworkShare {
+			c.seeShare(w, at, value)
+			return
+		}
+		id, gone := hit.Member(cost)
+		outcome = w.Rule.Policy.HitMember(&w.State, window.MemberBlock{At: at, Value: value, ID: id, Gone: gone})
+		c.decided = c.publisher.Passed(c.decided, w)
+		cost = 1
+	default:
+		outcome = w.Rule.Policy.HitValue(&w.State, at, value)
+		c.await(w, due)
 	}
 	w.Rule.Tally[outcome.Event] += cost
 	if outcome.Event == window.Late {
 		return
 	}
 
-	c.reached = max(c.reached, at)
 	switch outcome.Event {
-	case window.Broke, window.Extended, window.Moved:
+	case window.Broke, window.Extended, window.Moved, window.Undone:
 		c.decided = c.publisher.Decide(c.decided, w, outcome, cause)
+	case window.Blocked:
+		if outcome.Others {
+			c.decided = c.publisher.Rejudged(c.decided, w)
+		}
 	}
+}
+
+// await has the set know when the window's offence is to be decided, which was at an instant before.
+func (c *counter) await(w *windows.Window, before int64) {
+	if before != window.Never || w.Rule.Policy.Due(&w.State) != window.Never {
+		c.windows.Await(w)
+	}
+}
+
+// decide decides the offence of a window that is pending, if the partition's time has come far enough. It stands at the offset
+// of the last batch with hits of the key: so it is the same whether the next batch with some leads to it, before its hits are
+// counted, or decideDue does.
+func (c *counter) decide(w *windows.Window, passed int64) {
+	due := w.Rule.Policy.Due(&w.State)
+	if due >= passed {
+		return
+	}
+	outcome := w.Rule.Policy.Judge(&w.State, passed)
+	c.decided = c.publisher.Decide(c.decided, w, outcome, publishing.Cause{Item: windows.ByTime})
+	c.windows.Await(w)
+}
+
+// decideDue decides that of a window whose key may send nothing more. All hits are counted.
+func (c *counter) decideDue(w *windows.Window) {
+	if rule := c.rules.named(w.Rule.Name); rule != nil && rule != w.Rule {
+		w.Convert(rule)
+	}
+	if w.Rule.Policy.Due(&w.State) < c.reached {
+		c.windows.Change(w)
+		c.decide(w, c.reached)
+	}
+	c.windows.Await(w)
 }
 
 // uncounted tallies the hits that are not counted, and has those wait whose windows are to be read.
@@ -337,17 +399,18 @@ func (c *counter) uncounted(b *batch, latest int64) {
 	items := b.reader.Items()
 	for i := range items {
 		item := &items[i]
+		of := b.reader.Of(b.reader.Pairs()[item.Pair].Rule)
 		switch w := b.windows[item.Pair]; b.fates[item.Pair] {
 		case covered:
-			w.Rule.Tally[windows.Replayed] += item.Cost
+			w.Rule.Tally[windows.Replayed] += windows.Requests(of, item.Cost)
 		case unknownRule, otherValues:
-			c.metrics.unruled.Add(float64(item.Cost))
+			c.metrics.unruled.Add(float64(windows.Requests(of, item.Cost)))
 		case waits:
 			n, ok := at[item.Pair]
 			if !ok {
 				n = len(parcels)
 				at[item.Pair] = n
-				parcels = append(parcels, windows.Parcel{Window: w, Offset: b.offset, Latest: latest, Source: b.reader.Header().Source, Of: b.reader.Of(b.reader.Pairs()[item.Pair].Rule)})
+				parcels = append(parcels, windows.Parcel{Window: w, Offset: b.offset, Latest: latest, Passed: c.reached, Source: b.reader.Header().Source, Of: of})
 			}
 			parcels[n].Hits = append(parcels[n].Hits, windows.WaitingHit{UnixMilli: item.UnixMilli, Cost: item.Cost, Value: b.reader.Value(*item)})
 		}
@@ -360,7 +423,7 @@ func (c *counter) countParcel(one *windows.Parcel, generation int64) {
 	w := one.Window
 	rule := c.rules.named(w.Rule.Name)
 	if rule == nil {
-		c.metrics.unruled.Add(float64(one.Cost()))
+		c.metrics.unruled.Add(float64(one.Requests()))
 		return
 	}
 
@@ -369,15 +432,16 @@ func (c *counter) countParcel(one *windows.Parcel, generation int64) {
 	}
 	if w.Covers(generation, one.Offset) {
 		c.publisher.Skipped(w)
-		rule.Tally[windows.Replayed] += one.Cost()
+		rule.Tally[windows.Replayed] += one.Requests()
 		return
 	}
 
 	c.windows.Change(w)
+	c.decide(w, one.Passed)
 	w.Generation, w.Offset = generation, one.Offset
 	for _, h := range one.Hits {
 		if one.Of != rule.Of && h.Cost > 0 {
-			c.metrics.unruled.Add(float64(h.Cost))
+			c.metrics.unruled.Add(float64(windows.Requests(one.Of, h.Cost)))
 			continue
 		}
 		c.countHit(w, h.UnixMilli, h.Cost, h.Value, one.Latest, publishing.Cause{Source: one.Source, Item: windows.Waited})

@@ -68,12 +68,12 @@ func TestOtherFieldsBeginAtZero(t *testing.T) {
 	}
 	l.want("paths/192.0.2.1", func(e *blocklist.Entry) bool { return e.Ended == 0 })
 
-	l.differentValues("192.0.2.2", paths.DistinctOf(), 4)
+	l.differentValues("192.0.2.2", paths.ValuesOf(), 4)
 	l.settle(p)
 	if e := l.said()["paths/192.0.2.2"]; e != nil {
 		t.Errorf("counting has not begun at zero: %+v", e)
 	}
-	l.differentValues("192.0.2.2", paths.DistinctOf(), 5)
+	l.differentValues("192.0.2.2", paths.ValuesOf(), 5)
 	l.settle(p)
 	l.want("paths/192.0.2.2", func(e *blocklist.Entry) bool { return e.Limit == "4 different hosts within 10 seconds" })
 }

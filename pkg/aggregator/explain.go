@@ -38,7 +38,8 @@ type keyStatus struct {
 type limitStatus struct {
 	Limit  string     `json:"limit"`
 	Count  int64      `json:"count"`
-	Clears *time.Time `json:"clears"` // when the count is zero, if no further hit comes; nil when it is
+	All    int64      `json:"all,omitempty"` // of a share: all hits; Count of them match
+	Clears *time.Time `json:"clears"`        // when the count is zero, if no further hit comes; nil when it is
 }
 
 type blockStatus struct {
@@ -138,6 +139,7 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 	for i, limit := range w.Rule.Spec.Limits {
 		count := w.Rule.Policy.Count(&w.State, i, at)
 		one := limitStatus{Limit: limit.Text, Count: count}
+		_, one.All = w.Rule.Policy.Share(&w.State, at)
 		if count > 0 {
 			one.Clears = instant(w.Rule.Policy.Clears(&w.State, i, at, limit.Per))
 		}

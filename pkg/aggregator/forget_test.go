@@ -19,6 +19,7 @@ func TestClearKeysLeaveMemory(t *testing.T) {
 	at := l.now
 	come := func(net, count int, after time.Duration) {
 		at = at.Add(after)
+		l.now = at
 		l.send(fmt.Sprint("log", net), "few", func(w *hit.Writer) {
 			for n := range count {
 				w.Add(0, fmt.Appendf(nil, "192.0.%d.%d", net, n), at.UnixMilli(), 1)

@@ -16,6 +16,7 @@ import (
 	"weir/pkg/aggregator/publishing"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
+	"weir/pkg/geoip"
 	"weir/pkg/hit"
 )
 
@@ -23,6 +24,7 @@ const labRules = `
 rules:
   - {name: few, key: ip, limits: [4/10s], block: {for: 20s, then: [40s, 2m], forget: 10m}}
   - {name: paths, key: ip, distinct: path, limits: [4/10s, 9/1m], block: {for: 20s, then: [40s, 2m], forget: 10m}}
+  - {name: errors, key: ip, share: {of: status == 404, over: 50%, least: 4, within: 10s, late: 4s}, block: {for: 20s, then: [40s, 2m], forget: 10m}}
   - {name: many, key: user, limits: [30/min, 6/2s], block: {for: 15s, extend: true}}
 `
 
@@ -39,17 +41,21 @@ type lab struct {
 	store   *shaky
 	list    *outbox
 	events  *outbox
+	groups  *outbox   // to the log of hits, of group rules; nil leaves these out
 	now     time.Time // the wall clock; all blocks last beyond it
 	writer  *hit.Writer
 	sources map[string]int64
 	resends [][]byte
 	hotKeys int
 	rules   string
-	values  uint64         // what those of the rule paths are of
-	steady  bool           // the store is never away: hits are counted in the order of the log
-	fetches []func() error // of the list that fail, the next first
-	log     *labLog        // of the last partition
-	clock   int64          // of collectors, where it is not newest
+	places  *geoip.Databases // for the rules; nil for none
+	values  uint64           // what those of the rule paths are of
+	shares  uint64           // what those of the rule errors are of
+	steady  bool             // the store is never away: hits are counted in the order of the log
+	fetches []func() error   // of the list that fail, the next first
+	log     *labLog          // of the last partition
+	clock   int64            // of collectors, where it is not newest
+	logTime time.Time        // of records, where it is not that of their collectors
 
 	hitsTopic, listTopic topic.Identity
 }
@@ -150,7 +156,9 @@ func newLab(t testing.TB, seed uint64, cold store.Store) *lab {
 	l.store = &shaky{Store: cold, lab: l, killIn: -1}
 	l.rules = labRules
 	paths, _ := parseRules(t, labRules).Rule("paths")
-	l.values = paths.DistinctOf()
+	l.values = paths.ValuesOf()
+	errors, _ := parseRules(t, labRules).Rule("errors")
+	l.shares = errors.ValuesOf()
 	l.start(labRules)
 	return l
 }
@@ -159,9 +167,13 @@ func newLab(t testing.TB, seed uint64, cold store.Store) *lab {
 func (l *lab) start(rules string) {
 	l.t.Helper()
 	logger := slog.New(slog.DiscardHandler)
+	var groups publishing.Sender
+	if l.groups != nil {
+		groups = l.groups
+	}
 	a, err := Open(context.Background(), Config{
-		Partitions: 1, Retention: 48 * time.Hour, Blocklist: l.list, Events: l.events, EventsPartitions: 1, Store: l.store.Store,
-		HotKeys: l.hotKeys, MostWaiting: 1_000_000, Rules: parseRules(l.t, rules), Late: labLate, Ahead: 10 * time.Second, Logger: logger,
+		Partitions: 1, Retention: 48 * time.Hour, GroupHits: groups, Blocklist: l.list, Events: l.events, EventsPartitions: 1, Store: l.store.Store,
+		HotKeys: l.hotKeys, MostWaiting: 1_000_000, Rules: parseRules(l.t, rules).Located(l.places), Late: labLate, Ahead: 10 * time.Second, Logger: logger,
 		Now: func() time.Time { return l.now },
 	})
 	if err != nil {
@@ -214,13 +226,15 @@ type labLog struct {
 	next    int64
 	most    int
 	instead func(ctx context.Context) ([]topic.Record, error) // of Fetch, where it is set
+	patient bool
 }
 
 // Identity is that of the topic of hits.
 func (l *labLog) Identity(context.Context) (topic.Identity, error) { return l.hitsTopic, nil }
 
-func (l *labLog) SetNext(offset int64) { l.next = offset }
-func (l *labLog) Span() topic.Span     { return topic.Span{Start: l.begins, End: int64(len(l.records))} }
+func (l *labLog) SetNext(offset int64)    { l.next = offset }
+func (l *labLog) SetPatient(patient bool) { l.patient = patient }
+func (l *labLog) Span() topic.Span        { return topic.Span{Start: l.begins, End: int64(len(l.records))} }
 
 func (l *labLog) Fetch(ctx context.Context) ([]topic.Record, error) {
 	if ctx.Err() != nil {
@@ -246,7 +260,7 @@ func (l *lab) partition() *partition {
 	l.t.Cleanup(commits.Close)
 	l.log = &labLog{lab: l, most: 1 + l.r.IntN(30)}
 	p := l.agg.newPartition(0, l.log, commits)
-	p.keptClear = 0
+	p.keptClear, p.owedPauses = 0, 0
 	if l.steady {
 		p.own.Patience = time.Hour
 	}
@@ -270,6 +284,7 @@ func (l *lab) settle(p *partition) {
 		l.turn(p)
 		l.list.deliver(len(l.list.waiting))
 		l.events.deliver(len(l.events.waiting))
+		l.deliverGroups(1)
 		s := p.shown.Load()
 		if p.position.At().Offset == int64(len(l.records)) && checkpointOf(p).Offset == p.position.At().Offset && s.Dirty == 0 && s.Waiting == 0 && s.Unsent == 0 &&
 			p.position.Settled() && p.publisher.Complete() && !p.publisher.Walks() {
@@ -301,6 +316,18 @@ func (l *lab) turn(p *partition) {
 	}
 }
 
+// deliverGroups has a part of the hits of groups arrive in the log.
+func (l *lab) deliverGroups(part float64) {
+	if l.groups == nil {
+		return
+	}
+	l.groups.deliver(int(part * float64(len(l.groups.waiting))))
+	for _, m := range l.groups.arrived {
+		l.append(m.Value)
+	}
+	l.groups.arrived = nil
+}
+
 // live has a process run for some turns, and says whether it was killed.
 func (l *lab) live(p *partition, turns int) (dead bool) {
 	defer func() {
@@ -327,6 +354,7 @@ func (l *lab) live(p *partition, turns int) (dead bool) {
 		}
 		l.list.deliver(l.r.IntN(len(l.list.waiting) + 1))
 		l.events.deliver(l.r.IntN(len(l.events.waiting) + 1))
+		l.deliverGroups(l.r.Float64())
 	}
 	return false
 }
@@ -335,6 +363,10 @@ func (l *lab) live(p *partition, turns int) (dead bool) {
 func (l *lab) kill() {
 	l.list.lose(l.r.IntN(len(l.list.waiting) + 1))
 	l.events.lose(l.r.IntN(len(l.events.waiting) + 1))
+	if l.groups != nil {
+		l.groups.lose(l.r.IntN(len(l.groups.waiting) + 1))
+		l.deliverGroups(0)
+	}
 	l.store.killIn, l.store.away, l.store.loseReply = -1, false, 0
 	l.start(l.rules)
 }
@@ -361,7 +393,15 @@ func (l *lab) sendValues(source, ruleName string, of uint64, fill func(*hit.Writ
 }
 
 func (l *lab) append(value []byte) {
-	l.records = append(l.records, topic.Record{Offset: int64(len(l.records)), Time: l.newest(), Value: value})
+	l.records = append(l.records, topic.Record{Offset: int64(len(l.records)), Time: l.recorded(), Value: value})
+}
+
+// recorded is the time of the next record.
+func (l *lab) recorded() time.Time {
+	if !l.logTime.IsZero() {
+		return l.logTime
+	}
+	return time.UnixMilli(max(l.clock, l.newest().UnixMilli()))
 }
 
 // newest is the time that requests have come to.
@@ -388,7 +428,7 @@ func (l *lab) traffic(batches int) {
 }
 
 func (l *lab) batch(source string) {
-	names, of := []string{"few", "many", "paths"}, uint64(0)
+	names, of, values := []string{"few", "many", "paths", "errors"}, uint64(0), 7
 	if !strings.Contains(l.rules, "name: paths") {
 		names = names[:2]
 	}
@@ -401,9 +441,15 @@ func (l *lab) batch(source string) {
 			of = 0
 		}
 	}
+	if name == "errors" {
+		of, values = l.shares, 2
+	}
 	l.sendValues(source, name, of, func(w *hit.Writer) {
 		for range 1 + l.r.IntN(12) {
 			key := fmt.Appendf(nil, "192.0.2.%d", min(l.r.IntN(60), l.r.IntN(60)))
+			if name == "errors" { // most keys send some requests at once, and then nothing for long
+				key = fmt.Appendf(nil, "192.0.2.%d", len(l.records)*7%240+l.r.IntN(2))
+			}
 			at := l.newest().UnixMilli() - int64(l.r.ExpFloat64()*5000)
 			switch l.r.IntN(30) {
 			case 0:
@@ -412,7 +458,7 @@ func (l *lab) batch(source string) {
 				w.Add(0, key, at+20_000, 1) // ahead
 			default:
 				if of != 0 {
-					w.AddValue(0, key, at, uint64(l.r.IntN(7)))
+					w.AddValue(0, key, at, uint64(l.r.IntN(values)))
 					continue
 				}
 				w.Add(0, key, at, 1+int64(l.r.IntN(2)))

@@ -97,7 +97,7 @@ func (m *metrics) guards(r *windows.Rule, by windows.Beyond) {
 // showRules starts the series of rules at 0, so that an alert sees a rule's first block as an increase.
 func (m *metrics) showRules(set *rule.Set) {
 	for _, r := range set.Rules {
-		if !r.CountsLog() {
+		if !r.CountsLog() && !r.CountsBlocks() {
 			continue
 		}
 		m.detection.WithLabelValues(r.Name)

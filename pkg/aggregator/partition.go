@@ -22,6 +22,10 @@ type partition struct {
 	list     *publishing.List
 	hotShare func() int // how many windows may be hot
 
+	guardSeed uint64 // of the hashes of keys
+
+	owedPauses int // how often it waits for the hits of groups before windows are written
+
 	keptClear time.Duration // for how long a clear window stays in memory: its key may come back
 
 	number  int
@@ -43,8 +47,13 @@ type partition struct {
 	rules     *rulebook
 	publisher *publishing.Publisher
 	counter   *counter
+	problems  *problems
 	topic     windows.TopicNote // as the store has it
+	worked    time.Time         // when there last was something to do
 	amid      bool              // what is in memory is true for no offset: nothing of it may be written
+
+	contests    int // how often others took it since contestedAt
+	contestedAt time.Time
 }
 
 // run counts until the context is done or the group has given the partition to another.
@@ -56,9 +65,7 @@ func (p *partition) run(ctx context.Context) {
 			p.finish()
 			return
 		case ends(err):
-			p.logger.Error("the partition is not counted any more", "error", err)
-			p.stop(err)
-			p.asks.answerUntil(ctx, ctx.Done())
+			p.end(ctx, err)
 			return
 		case errors.Is(err, store.ErrFenced):
 			p.logger.Warn("what is in memory is dropped and the partition taken anew", "why", err)
@@ -67,12 +74,23 @@ func (p *partition) run(ctx context.Context) {
 				p.logger.Warn("the partition is another's now")
 				return
 			}
+			if p.contested(ctx) {
+				p.end(ctx, errShared)
+				return
+			}
 		default:
 			p.faults.Note("partition", err)
 			p.metrics.storeErrors.WithLabelValues("take").Inc()
 			p.asks.pause(ctx, tryAgain)
 		}
 	}
+}
+
+// end counts no more until the context is done, and only answers.
+func (p *partition) end(ctx context.Context, why error) {
+	p.logger.Error("the partition is not counted any more", "error", why)
+	p.stop(why)
+	p.asks.answerUntil(ctx, ctx.Done())
 }
 
 // stop notes why the partition is not counted any more. How many records wait is not known from then on.
@@ -117,16 +135,30 @@ func (p *partition) turn(ctx context.Context) error {
 		return err
 	}
 
-	p.windows.Forget(p.counter.reached - (p.config.Late + p.keptClear).Milliseconds())
+	reached := min(p.counter.reached, p.config.Now().UnixMilli()) // hits of a wrong clock do not make others old
+	p.windows.Forget(reached - (p.config.Late + p.keptClear).Milliseconds())
 	idle := len(records) == 0
-	for _, do := range []func(context.Context, bool) error{p.save, p.publishAgain, p.sweepOn, p.mark, p.noteProgress} {
+	for _, do := range []func(context.Context, bool) error{p.lookAtFound, p.decideDue, p.save, p.publishAgain, p.sweepOn, p.mark, p.noteProgress} {
 		if err := do(ctx, idle); err != nil && !p.outage.begin(err) {
 			return err
 		}
 	}
 
+	p.rest(idle)
 	p.show()
 	return ctx.Err()
+}
+
+// restsAfter is for how long there is nothing to do before the partition waits longer for hits.
+const restsAfter = 10 * time.Second
+
+// rest makes turns rarer where there is nothing to do but to wait for hits.
+func (p *partition) rest(idle bool) {
+	now := p.config.Now()
+	if !idle || p.publisher.Walks() || p.sweep.Walks() || p.windows.Dirty() > 0 || p.windows.Waiting() > 0 || now.Before(p.worked) {
+		p.worked = now
+	}
+	p.position.SetPatient(now.Sub(p.worked) >= restsAfter)
 }
 
 // fetch returns the next records that are to be counted. A log that is not the one that we know begins a new
@@ -143,7 +175,7 @@ func (p *partition) fetch(ctx context.Context) ([]topic.Record, error) {
 	return records, nil
 }
 
-// read fetches, and answers meanwhile: an idle log has the fetch wait for half a second.
+// read fetches, and answers meanwhile: an idle log has the fetch wait for half a second or two.
 func (p *partition) read(ctx context.Context) (records []topic.Record, err error) {
 	fetched := make(chan struct{})
 	go func() {
@@ -245,7 +277,8 @@ func (p *partition) show() {
 	stored, storedAt := p.saver.Stored()
 	s := &PartitionStatus{Partition: p.number, Offset: at.Offset, Lag: lag.Records, Generation: at.Generation, Fence: p.own.Fence.String(),
 		Reached: instant(p.counter.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.windows.Waiting(),
-		Unsent: int(p.publisher.Sent() - p.publisher.Acknowledged()), Checkpoint: stored.Offset, Error: p.stopped, seen: lag}
+		Unsent: int(p.publisher.Sent() - p.publisher.Acknowledged()), Checkpoint: stored.Offset, Error: p.stopped,
+		Problem: p.problems.present(p.counter.reached), seen: lag}
 	if !storedAt.IsZero() {
 		s.Written = new(storedAt.UTC())
 	}

@@ -56,7 +56,7 @@ func newRuling(set *rule.Set, late time.Duration) (*ruling, error) {
 }
 
 var tallyWords = [windows.Outcomes]string{window.Counted: "counted", window.Broke: "broke", window.Extended: "extended", window.Blocked: "blocked",
-	window.Late: "late", window.Moved: "moved", windows.Ahead: "ahead", windows.Replayed: "replayed"}
+	window.Late: "late", window.Moved: "moved", window.Undone: "undone", windows.Ahead: "ahead", windows.Replayed: "replayed"}
 
 // A counted rule is one whose hits a partition counts.
 type counted struct {
@@ -74,9 +74,17 @@ func counting(r *rule.Rule) any {
 		block      rule.Block
 		remember   int
 		values     uint64
+		over       float64 // of a share
+		late       time.Duration
 		cost       string // whether a hit is one request
+		passes     bool
+		shift      uint // of members
 	}
-	return what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.DistinctOf(), r.Cost}
+	of := what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.ValuesOf(), 0, 0, r.Cost, r.PassesOn(), r.MemberShift()}
+	if r.CountsShare() {
+		of.over, of.late = r.Share.Over, r.Share.Late
+	}
+	return of
 }
 
 // A rulebook is a partition's own view of the active rules.
@@ -112,6 +120,9 @@ func (b *rulebook) named(name string) *windows.Rule {
 	return nil
 }
 
+// set is the active rules.
+func (b *rulebook) set() *rule.Set { return b.ruling.set }
+
 // modes is a hash of the names and modes of the active rules.
 func (b *rulebook) modes() uint64 { return b.ruling.modes }
 
@@ -135,12 +146,12 @@ func (b *rulebook) refresh() {
 
 		c := before[r.Name]
 		if c == nil || !reflect.DeepEqual(counting(c.Spec), counting(r)) {
-			c = &counted{Rule: &windows.Rule{Name: r.Name, Policy: now.policies[i], Of: r.DistinctOf()}}
+			c = &counted{Rule: &windows.Rule{Name: r.Name, Policy: now.policies[i], Of: r.ValuesOf()}}
 			for outcome := range c.told {
 				c.told[outcome] = b.hits.WithLabelValues(r.Name, tallyWords[outcome])
 			}
 		}
-		c.Spec, c.CountsKeys = r, r.Guard.MostShare > 0
+		c.Spec, c.CountsKeys = r, r.Guard.MostShare > 0 && !r.CountsBlocks()
 		b.countsKeys = b.countsKeys || c.CountsKeys
 		b.byName[r.Name] = c
 	}

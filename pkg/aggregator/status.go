@@ -28,7 +28,8 @@ type PartitionStatus struct {
 	Unsent     int        `json:"unsent"`  // verdicts that Kafka has not acknowledged
 	Checkpoint int64      `json:"checkpoint"`
 	Written    *time.Time `json:"checkpoint_at"`
-	Error      string     `json:"error,omitempty"` // why it is not counted
+	Error      string     `json:"error,omitempty"`   // why it is not counted
+	Problem    string     `json:"problem,omitempty"` // why hits of it are not counted
 
 	// LagUnknownSince is since when Lag is only what it was; left out while it is known.
 	LagUnknownSince *time.Time `json:"lag_unknown_since,omitempty"`

@@ -21,7 +21,7 @@ func (p *partition) take(ctx context.Context) error {
 		return fmt.Errorf("taking the partition: %w", err)
 	}
 
-	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), []byte(publishing.NoteKey), []byte(windows.HitsTopicKey), []byte(publishing.TopicKey), []byte(windows.GuardKey)})
+	values, err := p.own.Read(ctx, store.Notes, [][]byte{[]byte(windows.CheckpointKey), []byte(publishing.NoteKey), []byte(windows.HitsTopicKey), []byte(publishing.TopicKey), []byte(windows.GuardKey), []byte(windows.TrafficKey)})
 	if err != nil {
 		return fmt.Errorf("reading the checkpoint: %w", err)
 	}
@@ -32,8 +32,14 @@ func (p *partition) take(ctx context.Context) error {
 		return err
 	}
 	stored, _ := p.saver.Stored()
+	if err := p.restoreTraffic(values[5], &stored); err != nil {
+		return err
+	}
 	if err := p.publisher.Begin(ctx, values[1], values[3], stored.Listed); err != nil {
 		return err
+	}
+	if err := p.windows.FindNoted(ctx); err != nil {
+		return fmt.Errorf("reading which keys are awaited: %w", err)
 	}
 	if stored.Offset > 0 {
 		p.note(p.storedPoint()) // the last owner's may have been lost, and there may be nothing more to count
@@ -80,7 +86,7 @@ func (p *partition) restore(ctx context.Context, value, topicNote []byte) error 
 
 // restoreGuard takes the guard's counts that the store has. They are of the same moment as the windows.
 func (p *partition) restoreGuard(value []byte) error {
-	guard, err := windows.ReadGuard(value)
+	guard, err := windows.ReadGuard(value, p.guardSeed)
 	if ends(err) {
 		return err
 	}
@@ -88,6 +94,19 @@ func (p *partition) restoreGuard(value []byte) error {
 		p.logger.Error("new blocks are counted from zero for the guards of rules", "error", err)
 	}
 	p.windows.Guard = guard
+	return nil
+}
+
+// restoreTraffic takes the shares of networks that the store has with the checkpoint.
+func (p *partition) restoreTraffic(value []byte, stored *windows.Checkpoint) error {
+	traffic, err := windows.ReadTraffic(value, p.guardSeed, stored.Generation, stored.Offset)
+	if ends(err) {
+		return err
+	}
+	if err != nil {
+		p.logger.Error("the requests of networks are counted from zero for the guards of group rules", "error", err)
+	}
+	p.windows.Traffic = traffic
 	return nil
 }
 
@@ -118,7 +137,7 @@ func (p *partition) drop() {
 		Damaged: func(err error) { p.faults.Note("damaged window", err) },
 		Saved:   func(took time.Duration) { p.metrics.checkpoint.Observe(took.Seconds()) },
 	})
-	p.windows.Guard = &windows.Guard{}
+	p.windows.Guard, p.windows.Traffic = windows.NewGuard(p.guardSeed), windows.NewTraffic(p.guardSeed)
 	p.saver.Reset(p.windows)
 	p.sweep = &windows.Sweep{Set: p.windows, Rules: p.rules.named, Late: p.config.Late}
 	p.counter.forget(p.windows, hit.NewPositions(mostSources, p.config.Retention))

@@ -13,14 +13,17 @@ const (
 	lastWrites    = 20 * time.Second // for writing everything back when the partition is given up
 	mostSources   = 100_000          // of a partition that are remembered
 	progressEvery = time.Second      // at most, a backlog's commit for tools
+	mostDue       = 500              // windows that are decided together
 	mostLeaving   = 5000             // evicted windows that wait to be written
+	owedPause     = time.Millisecond
+	owedPauses    = 1000
 )
 
 // breathe writes back between the batches of one answer of Kafka.
 func (p *partition) breathe(ctx context.Context, more bool) error {
 	if more {
 		p.asks.answerNow(ctx)
-		if p.saver.Breathes() && !p.outage.lasts() {
+		if p.saver.Breathes() && !p.outage.lasts() && !p.publisher.Owes() {
 			if err := p.saver.WriteBack(ctx); err != nil && !p.outage.begin(err) {
 				return err
 			}
@@ -28,7 +31,8 @@ func (p *partition) breathe(ctx context.Context, more bool) error {
 	}
 
 	for p.windows.Leaving() > mostLeaving {
-		if !p.outage.lasts() {
+		p.awaitOwed(ctx)
+		if !p.outage.lasts() && !p.publisher.Owes() {
 			err := p.saver.WriteBack(ctx)
 			if err == nil {
 				continue
@@ -57,25 +61,85 @@ func (p *partition) save(ctx context.Context, idle bool) error {
 			return err
 		}
 		p.saver.Take(p.checkpointAt(at), p.publisher.Sent())
+		p.windows.TakeOver()
 	}
 
 	topic := windows.TopicNote{Of: generation(p.position.At().Generation), Topic: string(p.position.Topic())}
-	notes := p.publisher.Notes()
+	notes := append(p.publisher.Notes(), p.windows.Over()...)
 	if topic != p.topic {
 		notes = append(notes, store.Change{Space: store.Notes, Key: []byte(windows.HitsTopicKey), Value: topic.Append(nil)})
 	}
 
+	if p.saver.Writes() {
+		p.awaitOwed(ctx)
+	}
+	if p.publisher.Owes() {
+		return ctx.Err()
+	}
 	saved, err := p.saver.Save(ctx, idle, p.publisher.Acknowledged(), notes)
 	if saved {
+		p.windows.WroteOver()
 		p.saved(topic)
 	}
 	return err
 }
 
+// lookAtFound looks at the windows whose offences the last owner had not decided yet, or had decided when Kafka may not have
+// had it: these are published again.
+func (p *partition) lookAtFound(ctx context.Context, _ bool) error {
+	for p.windows.Finds() && !p.outage.lasts() && p.windows.Waiting() == 0 && ctx.Err() == nil {
+		found := p.windows.Found(mostDue, p.rules.named)
+		if err := p.windows.Load(ctx); err != nil {
+			return err
+		}
+		for _, w := range found {
+			p.windows.Await(w)
+			if w.Verdict != nil && w.Verdict.Listed {
+				p.windows.Change(w) // so that there is a checkpoint, which it is published with
+				p.publisher.Skipped(w)
+			}
+		}
+		p.windows.TookFound(mostDue)
+		p.windows.Settle()
+	}
+	return nil
+}
+
+// decideDue decides what the time has decided that the partition's hits have come to, for keys that send nothing more.
+func (p *partition) decideDue(ctx context.Context, _ bool) error {
+	for !p.outage.lasts() && p.windows.Waiting() == 0 && ctx.Err() == nil {
+		due := p.windows.Due(p.counter.reached, mostDue, p.rules.named)
+		if len(due) == 0 {
+			return nil
+		}
+		if err := p.windows.Load(ctx); err != nil {
+			return err
+		}
+
+		p.amid = true
+		for _, w := range due {
+			p.counter.decideDue(w)
+		}
+		if err := p.publisher.Publish(ctx, p.counter.takeDecided()); err != nil {
+			return err
+		}
+		p.amid = false
+		p.windows.Settle()
+	}
+	return nil
+}
+
+// awaitOwed waits a moment for the hits of groups that have to be in the log before windows are written.
+func (p *partition) awaitOwed(ctx context.Context) {
+	for i := 0; i < p.owedPauses && p.publisher.Owes() && ctx.Err() == nil; i++ {
+		p.asks.pause(ctx, owedPause)
+	}
+}
+
 // checkpointAt is what is to be stored of now, with counting to go on at a point.
 func (p *partition) checkpointAt(at position.Point) windows.Checkpoint {
 	return windows.Checkpoint{Generation: at.Generation, Offset: at.Offset, Last: at.Last, Checksum: at.Checksum, Reached: p.counter.reached,
-		Listed: p.list.Newest(), Sources: p.counter.sources.Append(nil)}
+		Listed: p.list.Newest(), Sources: p.counter.sources.Append(nil), Traffic: p.windows.Traffic.Append(nil, at.Generation, at.Offset)}
 }
 
 // saved notes that a checkpoint was written, with the notes.

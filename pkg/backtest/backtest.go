@@ -51,6 +51,15 @@ type Input struct {
 
 	// Records are lines of the Reader in which RecordNewline stands for a newline: what a topic's records are.
 	Records bool
+
+	// Before leaves out requests of that time and later ones, by their own times, as if the log did not have them; the zero
+	// time leaves out none.
+	Before time.Time
+}
+
+// leavesOut reports whether a request is too late to be one of the input's.
+func (in *Input) leavesOut(r *request.Request) bool {
+	return !in.Before.IsZero() && r.UnixMilli >= in.Before.UnixMilli()
 }
 
 // RecordNewline stands for a newline in a record. No server writes it into a log as it is.
@@ -66,7 +75,11 @@ type Config struct {
 	Envelope string          // of all inputs; "" is auto, detected for each input; none where only Format is given
 	Format   string          // of all inputs: a preset, a log_format string, json; "" is auto, detected for each input
 	Options  request.Options // the zone of times without one, and the names of fields
+	Dedupe   Dedupe          // of requests that the inputs have several times
 	Client   *request.Client // nil, or finds the client behind proxies
+
+	// Only reports whether a record counts, by the fields of its envelope; nil selects all. Several goroutines call it.
+	Only func(field func(name string) (string, bool)) bool
 
 	Late     time.Duration // lines out of order by up to this change no result; 0 is DefaultLate
 	Remember int           // the exactness bound, in hits of a key; 0 is window.DefaultRemember

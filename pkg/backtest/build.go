@@ -18,7 +18,7 @@ const seriesBars = 240
 func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Algorithm) ([]tally, error) {
 	tallies := make([]tally, len(set.Rules))
 	for i, r := range set.Rules {
-		if with != nil && *with != r.Algorithm && !r.CountsDistinct() {
+		if with != nil && *with != r.Algorithm && !r.HasValues() {
 			// Burst and sub-windows of one algorithm mean nothing to another, so these get defaults, and only the
 			// limits are compared.
 			other := *r
@@ -33,7 +33,7 @@ func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Al
 		}
 
 		t := &tallies[i]
-		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding && !r.CountsDistinct(), distinct: r.CountsDistinct(), enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
+		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding && !r.HasValues(), distinct: r.CountsDistinct(), share: r.CountsShare(), group: r.CountsBlocks(), enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
 		for _, l := range r.Limits {
 			t.limits = append(t.limits, l.Limit)
 		}
@@ -62,7 +62,7 @@ func ruleReports(set *rule.Set, keys *keyTable, v *variant, uncounted [][rule.Re
 	// One walk over all keys, and not one for each rule.
 	keys.each(func(number, i int, key []byte) {
 		if a := v.account(number); a.offence != nil {
-			reports[i].Blocked = append(reports[i].Blocked, blockedOf(set.Rules[i], a, string(key)))
+			reports[i].Blocked = append(reports[i].Blocked, blockedOf(set.Rules[i], v, a, string(key)))
 		}
 	})
 
@@ -75,12 +75,17 @@ func ruleReports(set *rule.Set, keys *keyTable, v *variant, uncounted [][rule.Re
 	return reports
 }
 
-func blockedOf(r *rule.Rule, a *account, key string) Blocked {
+func blockedOf(r *rule.Rule, v *variant, a *account, key string) Blocked {
 	f := a.offence
+	var below map[uint64]bool // addresses that groups below have counted
+	if r.Above != "" {
+		below = v.members
+	}
 	limit := r.Limits[f.limit]
 	return Blocked{
 		Key: key, First: Instant(f.first), Limit: limit.Text, Peak: f.peak.most, Requests: a.requests, Refused: f.refused, Blocks: f.blocks,
 		allowed: limit.Hits, per: limit.Per.Milliseconds(), timeline: f.timeline,
+		Group: f.group.report(below),
 	}
 }
 

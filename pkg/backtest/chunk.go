@@ -12,6 +12,7 @@ type chunk struct {
 	done chan struct{} // the worker is done with it
 
 	requests, lines int64
+	filtered        int64    // requests that Config.Only does not select
 	oldest, newest  int64    // time of a request, where there are requests
 	spans           []span   // the times of the requests, in the order of the lines
 	hits            []hit    // in the order of the lines
@@ -24,12 +25,15 @@ type chunk struct {
 type hit struct {
 	at     int64
 	hash   uint64
+	id     uint64 // of the request, where begins is set; 0 is none
 	value  uint64 // of a rule that counts different values
 	keyEnd uint32 // in chunk.keys; it begins at the end of the hit before
 	cost   uint32
 	rule   uint16 // of its set
 	set    uint8
 	more   bool // the next hit is of the same request and set
+	begins bool // it is the first of its request; without Dedupe that is not set
+	none   bool // no rule counts the request
 	ahead  bool // its time is far ahead of those before and after it
 }
 
@@ -46,7 +50,7 @@ type unread struct {
 
 // reset forgets the results of the chunk before.
 func (c *chunk) reset() {
-	c.requests, c.lines = 0, 0
+	c.requests, c.lines, c.filtered = 0, 0, 0
 	c.spans = c.spans[:0]
 	c.hits = c.hits[:0]
 	c.keys = c.keys[:0]

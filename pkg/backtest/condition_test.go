@@ -6,7 +6,7 @@ import (
 )
 
 func TestConditions(t *testing.T) {
-	report := &Report{Requests: 1000, Refused: 12, Unread: map[string]int64{"time": 3, "format": 7}, Rules: []RuleReport{
+	report := &Report{ReadReport: ReadReport{Requests: 1000, Unread: map[string]int64{"time": 3, "format": 7}}, Refused: 12, Rules: []RuleReport{
 		{Mode: modeEnforce, Keys: 50, Blocked: make([]Blocked, 2)},
 		{Mode: modeEnforce, Keys: 30, Blocked: make([]Blocked, 1)},
 		{Mode: "shadow", Keys: 900, Blocked: make([]Blocked, 90)},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weir/pkg/rule"
 	"weir/pkg/window"
 )
 
@@ -24,6 +25,7 @@ type counter struct {
 	ahead    []record // by time
 	variants []*variant
 	dueNow   [][]record // scratch
+	groups   *groups    // nil without group rules
 }
 
 const (
@@ -31,8 +33,16 @@ const (
 	lateCost  = 0 // the cost of a hit that came too late for its key
 )
 
-func newCounter(late time.Duration, variants ...*variant) *counter {
-	return &counter{late: late.Milliseconds(), table: newKeyTable(), buffer: newReorder(late + slack*time.Millisecond), variants: variants}
+func newCounter(set *rule.Set, late time.Duration) *counter {
+	c := &counter{late: late.Milliseconds(), table: newKeyTable(), buffer: newReorder(late + slack*time.Millisecond)}
+	c.groups = newGroups(set, c.table)
+	return c
+}
+
+// judgeBy adds a variant.
+func (c *counter) judgeBy(v *variant) {
+	v.groups, v.members, v.traffic = c.groups, map[uint64]bool{}, c.groups.newTraffic()
+	c.variants = append(c.variants, v)
 }
 
 // add adds one hit of a request.
@@ -57,6 +67,9 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 			v.account(number).rule = uint16(rule)
 			v.rules[rule].keys++
 		}
+		if c.groups != nil {
+			c.groups.keys = append(c.groups.keys, string(key))
+		}
 	}
 
 	// Judged by the key's newest hit at its arrival, as a live system would, and not by the order in which hits are
@@ -66,7 +79,7 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 	}
 	records := newRecord(h.at, input, number, h.cost, h.more).withValue(h.value)
 	all := records[:]
-	if t := &c.variants[0].rules[h.rule]; !t.distinct || h.cost == lateCost {
+	if t := &c.variants[0].rules[h.rule]; !t.distinct && !t.share || h.cost == lateCost {
 		records[0].cost = h.cost
 		all = records[:1]
 	}
@@ -124,6 +137,9 @@ func (c *counter) countDue() { c.count(c.buffer.due(c.dueNow[:0])) }
 func (c *counter) countRest() {
 	c.admit(window.MaxTime)
 	c.count(c.buffer.rest(c.dueNow[:0]))
+	for _, v := range c.variants {
+		v.judgeRest()
+	}
 }
 
 func (c *counter) count(due [][]record) {
@@ -141,6 +157,10 @@ type variant struct {
 	refused   int64                      // requests that an enforcing rule refuses
 	series    *series                    // of them
 	timelines *timelines                 // nil where none are kept
+	groups    *groups                    // nil without group rules
+	members   map[uint64]bool            // addresses whose blocks count in groups with others above
+	awaited   awaited                    // with group rules
+	traffic   []*window.Traffic          // by rule; nil if no group rule is guarded by traffic
 
 	refusing bool // the request whose hits are being counted is refused
 	scratch  []byte
@@ -155,6 +175,8 @@ type tally struct {
 	algorithm window.Algorithm
 	sliding   bool // and hits are counted
 	distinct  bool // different values are counted
+	group     bool // blocks of addresses are counted
+	share     bool // of hits, those whose value is 1
 	enforce   bool
 
 	keys, requests, refused, late int64
@@ -204,9 +226,12 @@ func (v *variant) countRecords(records []record) (hits int64) {
 
 // count counts one hit. With a request's last hit it counts the request as refused if one of its hits was.
 func (v *variant) count(rec *record, cost int64, value uint64) {
+	if len(v.awaited) > 0 {
+		v.judgeDue(rec.at())
+	}
 	a := v.account(int(rec.key))
 	t := &v.rules[a.rule]
-	if v.hit(a, t, rec.at(), cost, value) {
+	if v.hit(int(rec.key), a, t, rec.at(), cost, value) {
 		t.refused++
 		v.refusing = v.refusing || t.enforce
 	}
@@ -222,10 +247,16 @@ func (v *variant) count(rec *record, cost int64, value uint64) {
 }
 
 // hit counts a hit of an account and reports whether it is refused.
-func (v *variant) hit(a *account, t *tally, at, cost int64, value uint64) (refused bool) {
+func (v *variant) hit(number int, a *account, t *tally, at, cost int64, value uint64) (refused bool) {
 	if cost == lateCost {
 		t.late++
 		return false
+	}
+	if t.group {
+		return v.network(a, t, at, value)
+	}
+	if v.traffic != nil && int(a.rule) == v.groups.traffic {
+		v.sees(number, at, cost)
 	}
 
 	var before *window.State
@@ -240,8 +271,12 @@ func (v *variant) hit(a *account, t *tally, at, cost int64, value uint64) (refus
 	}
 
 	var o window.Outcome
-	if t.distinct {
+	if t.distinct || t.share {
+		due := t.policy.Due(&a.state)
 		o = t.policy.HitValue(&a.state, at, value)
+		if v.groups != nil {
+			v.await(number, a, due)
+		}
 	} else {
 		o = t.policy.Hit(&a.state, at, cost)
 	}
@@ -252,8 +287,11 @@ func (v *variant) hit(a *account, t *tally, at, cost int64, value uint64) (refus
 
 	t.requests++
 	a.requests++
+	if v.groups != nil {
+		v.follow(number, a, o)
+	}
 	a.room -= int32(min(max(cost, 0), int64(a.room)))
-	refused = o.Event != window.Counted && o.From <= at
+	refused = o.Event != window.Counted && o.From <= at && at < o.Until
 	// Keys that kept their limits, which are most, have no offence and cost no more than this.
 	if a.offence == nil && o.Event != window.Broke {
 		return false
@@ -262,11 +300,26 @@ func (v *variant) hit(a *account, t *tally, at, cost int64, value uint64) (refus
 		a.offence = newOffence(t, o, before)
 	}
 
+	if t.share {
+		cost = int64(value) // the peak is of those that match
+	}
 	a.offence.hit(at, cost, value, o, refused)
 	if v.timelines != nil {
 		v.timelines.hit(a.offence, at, refused)
 	}
 	return refused
+}
+
+// judgeRest begins the blocks that the time decides when no hit comes any more.
+func (v *variant) judgeRest() {
+	if !slices.ContainsFunc(v.rules, func(t tally) bool { return t.share }) {
+		return
+	}
+	for n, page := range v.pages {
+		for i := range page {
+			v.judge(n*accountsOfPage+i, &page[i], window.MaxTime)
+		}
+	}
 }
 
 // look finds how many hits there is room for. If that is less than cost it returns a copy of the state: the hit will

@@ -116,7 +116,7 @@ func (s *soughtKey) keep(one evidence.Request) {
 
 // find keeps one request of a line, if it counted for a key that is sought.
 func (w *worker) find(r *request.Request, err error) {
-	if err != nil {
+	if err != nil || !w.selects() {
 		return
 	}
 	if w.config.Client != nil {

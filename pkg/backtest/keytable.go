@@ -62,6 +62,20 @@ func (t *keyTable) find(hash uint64, rule int, key []byte, at int64) (number int
 	return t.keys - 1, at, true
 }
 
+// lookup returns the number of a rule's key, if it is known.
+func (t *keyTable) lookup(hash uint64, rule int, key []byte) (number int, known bool) {
+	mask := uint64(len(t.slots) - 1)
+	for i := hash & mask; t.slots[i] != 0; i = (i + 1) & mask {
+		if t.slots[i]>>placeBits != hash>>placeBits {
+			continue
+		}
+		if n, r, k := t.record(t.slots[i]&placeMask - 1); r == rule && bytes.Equal(k, key) {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
 // newest returns the newest hit of a record before at, and stores at if it is newer.
 func (t *keyTable) newest(place uint64, at int64) int64 {
 	b := t.pages[place>>pageBits][place&(1<<pageBits-1):]

@@ -14,8 +14,9 @@ type offence struct {
 	refused  int64 // requests
 	blocks   int64 // begun
 	peak     peak
-	values   *different // of a rule that counts different values; else nil
-	timeline *series    // from the first break on; nil if it is not kept
+	values   *different    // of a rule that counts different values; else nil
+	group    *groupOffence // of a group rule; else nil
+	timeline *series       // from the first break on; nil if it is not kept
 }
 
 // newOffence begins with the outcome of the hit that broke the limit; before is the state just before it, or nil.
@@ -54,6 +55,12 @@ func (f *offence) hit(at, cost int64, value uint64, o window.Outcome, refused bo
 	case o.Event == window.Moved && f.blocks == 1:
 		f.first, f.limit = o.From, o.Limit
 	}
+}
+
+// begin counts a block that no hit began.
+func (f *offence) begin(o window.Outcome) {
+	f.blocks++
+	f.peak.most = max(f.peak.most, o.Count)
 }
 
 // timelines keeps the timelines of the keys that were refused most. At most maxTimelines are kept at a time: when there

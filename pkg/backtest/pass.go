@@ -19,7 +19,9 @@ type pass struct {
 	logs     []*log
 	total    *total
 	workers  []*worker // all workers, including the feeds' own
-	sought   sought    // nil while requests are counted
+	repeated repeated
+	sought   sought       // nil while requests are counted
+	heavy    *heavySketch // nil, or counts values in place of the counters
 	done     atomic.Int64
 	size     int64 // of all inputs in bytes; 0 when unknown
 
@@ -31,7 +33,7 @@ const maxRules = 1 << 16
 
 // newPass makes a counter for each set; the first has one more variant for each of Config.Algorithms.
 func newPass(c *Config) (*pass, error) {
-	p := &pass{config: c}
+	p := &pass{config: c, repeated: newRepeated(c.Dedupe)}
 	for _, set := range c.sets() {
 		if set == nil || len(set.Rules) == 0 {
 			return nil, errNoRules
@@ -50,7 +52,9 @@ func newPass(c *Config) (*pass, error) {
 			v.timelines = new(timelines)
 		}
 
-		p.counters = append(p.counters, newCounter(c.Late, v))
+		counter := newCounter(set, c.Late)
+		counter.judgeBy(v)
+		p.counters = append(p.counters, counter)
 	}
 
 	bars := 2 // their requests over time are for the page only
@@ -63,7 +67,7 @@ func newPass(c *Config) (*pass, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.counters[0].variants = append(p.counters[0].variants, newVariant(tallies, bars))
+		p.counters[0].judgeBy(newVariant(tallies, bars))
 	}
 
 	return p, nil
@@ -170,19 +174,32 @@ func (p *pass) chunk(c *chunk) error {
 }
 
 func (p *pass) hit(c *chunk, h *hit, key []byte) error {
+	if p.repeated.drops(h) {
+		return nil
+	}
+	if p.heavy != nil {
+		p.heavy.add(key)
+		return nil
+	}
 	return p.counters[h.set].add(h, key, c.log.rank)
+}
+
+// heads is the part of a report that is about the inputs.
+func (p *pass) heads() *Report {
+	t := p.total
+	r := &Report{ReadReport: ReadReport{Requests: t.requests, Filtered: t.filtered, Unread: t.unread, Seen: p.repeated.count},
+		InputsReport: InputsReport{t.inputReports(p.logs), t.samples, t.faults}}
+	if t.requests > 0 {
+		r.From, r.To = new(Instant(t.oldest)), new(Instant(t.newest))
+	}
+	return r
 }
 
 // report makes the report of the pass.
 func (p *pass) report() *Report {
-	c, t := p.config, p.total
-	r := &Report{Requests: t.requests, Unread: t.unread, Samples: t.samples, Faults: t.faults, Inputs: t.inputReports(p.logs)}
-	if t.requests > 0 {
-		r.From, r.To = new(Instant(t.oldest)), new(Instant(t.newest))
-	}
-
+	c, t, r := p.config, p.total, p.heads()
 	own := p.counters[0].variants[0]
-	r.Refused, r.Rules = own.refused, p.rules(0, 0)
+	r.Refused, r.Rules, r.crawlers = own.refused, p.rules(0, 0), c.Rules.Crawlers
 	for i, a := range c.Algorithms {
 		r.Algorithms = append(r.Algorithms, p.algorithm(a, i+1))
 	}

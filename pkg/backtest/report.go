@@ -24,26 +24,39 @@ func (i Instant) String() string {
 // MarshalText returns the text of String.
 func (i Instant) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
 
+// A ReadReport has the numbers of what was read. The JSON forms of reports begin with it.
+type ReadReport struct {
+	Requests int64            `json:"requests"`           // read
+	Filtered int64            `json:"filtered,omitempty"` // requests that only of the source does not select
+	Unread   map[string]int64 `json:"unread"`             // lines that could not be read, by reason
+	Seen     int64            `json:"seen,omitempty"`     // of the requests, those that were seen before, and do not count
+	From     *Instant         `json:"from"`               // of the oldest request read; nil when there is none
+	To       *Instant         `json:"to"`
+}
+
+// An InputsReport has where that was read. The JSON forms of reports end with it.
+type InputsReport struct {
+	Inputs  []InputReport `json:"inputs"`  // in the order in which they were read
+	Samples []Sample      `json:"samples"` // of lines that could not be read: the first of each reason
+	Faults  []string      `json:"faults"`  // errors of inputs, each with its input: a truncated file
+}
+
 // A Report is the result of Run. Its JSON form is the documented output of `weir backtest --json`.
 type Report struct {
-	Requests int64            `json:"requests"` // read
-	Unread   map[string]int64 `json:"unread"`   // lines that could not be read, by reason
-	From     *Instant         `json:"from"`     // of the oldest request read; nil when there is none
-	To       *Instant         `json:"to"`
-	Refused  int64            `json:"refused"` // requests that one or more enforcing rules would have refused
-	Rules    []RuleReport     `json:"rules"`
+	ReadReport
+	Refused int64        `json:"refused"` // requests that one or more enforcing rules would have refused
+	Rules   []RuleReport `json:"rules"`
 
 	Against    *AgainstReport    `json:"against,omitempty"`
 	Algorithms []AlgorithmReport `json:"algorithms,omitempty"`
 	FailIf     *ConditionReport  `json:"fail_if,omitempty"`
 	Never      *NeverReport      `json:"never,omitempty"`
 
-	Inputs  []InputReport `json:"inputs"`  // in the order in which they were read
-	Samples []Sample      `json:"samples"` // of lines that could not be read: the first of each reason
-	Faults  []string      `json:"faults"`  // errors of inputs, each with its input: a truncated file
+	InputsReport
 
-	plot *series // the requests over time
-	once bool    // an input could not be read again for the requests of the worst keys
+	plot     *series        // the requests over time
+	crawlers []rule.Crawler // that the rules allow, and that count here
+	once     bool           // an input could not be read again for the requests of the worst keys
 }
 
 // modeEnforce is the mode of rules that refuse.
@@ -76,6 +89,8 @@ type Blocked struct {
 	Requests int64   `json:"requests"` // all of the key's
 	Refused  int64   `json:"refused"`  // of them, those inside a block
 	Blocks   int64   `json:"blocks"`   // how many blocks began
+
+	Group *GroupReport `json:"group,omitempty"` // of a rule that counts blocks: the addresses of the network
 
 	allowed  int64              // hits that the limit allows
 	per      int64              // milliseconds

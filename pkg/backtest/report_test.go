@@ -2,6 +2,7 @@ package backtest
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"slices"
 	"strings"
@@ -158,6 +159,20 @@ func TestTextForPeople(t *testing.T) {
 	}
 	if strings.Contains(b.String(), "\x1b") {
 		t.Error("there are colours where none were asked for")
+	}
+}
+
+// The JSON forms have their fields in one order.
+func TestTheJSONOfReports(t *testing.T) {
+	const read, inputs = `{"requests":0,"unread":null,"from":null,"to":null,`, `"inputs":null,"samples":null,"faults":null}` + "\n"
+	for want, report := range map[string]interface{ WriteJSON(io.Writer) error }{
+		read + `"refused":0,"rules":null,` + inputs:                                   &Report{},
+		read + `"by":"","counted":0,"without":0,"too_high":0,"values":null,` + inputs: &TopReport{},
+	} {
+		var b strings.Builder
+		if err := report.WriteJSON(&b); err != nil || b.String() != want {
+			t.Errorf("%T: %s, %v; want %s", report, b.String(), err, want)
+		}
 	}
 }
 

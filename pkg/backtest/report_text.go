@@ -87,7 +87,27 @@ func (t *textWriter) faint(text string) string {
 }
 
 func (t *textWriter) head(r *Report) {
+	t.read(r)
+	if len(r.crawlers) > 0 {
+		t.line("crawlers in allow (%s) count like other clients here: only an enforcer asks DNS about them", crawlerNames(r.crawlers))
+	}
+	t.line("%s would be refused (%s)", counted(r.Refused, "request"), percentOf(r.Refused, r.Requests))
+}
+
+func crawlerNames(crawlers []rule.Crawler) string {
+	names := make([]string, len(crawlers))
+	for i, crawler := range crawlers {
+		names[i] = crawler.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// read lists what was read.
+func (t *textWriter) read(r *Report) {
 	t.line("%s", t.strong(counted(r.Requests, "request")+" read")+spanOf(r))
+	if r.Filtered > 0 {
+		t.line("%s left out, as only in weir.yaml says", counted(r.Filtered, "request"))
+	}
 	var unread int64
 	for _, n := range r.Unread {
 		unread += n
@@ -98,11 +118,13 @@ func (t *textWriter) head(r *Report) {
 			t.line("  %s:%d (%s): %s", s.Input, s.Line, s.Reason, t.faint(s.Text))
 		}
 	}
+	if r.Seen > 0 {
+		t.line("%s not counted, as seen before", counted(r.Seen, "request"))
+	}
 	// One is enough: the inputs are mostly parts of one log.
 	if i := slices.IndexFunc(r.Inputs, func(in InputReport) bool { return in.Doubt != "" }); i >= 0 {
 		t.line("%s: %s", r.Inputs[i].Input, r.Inputs[i].Doubt)
 	}
-	t.line("%s would be refused (%s)", counted(r.Refused, "request"), percentOf(r.Refused, r.Requests))
 }
 
 // spanOf is the time from the first to the last request.
@@ -178,6 +200,34 @@ func (t *textWriter) blocked(blocked []Blocked) {
 	}
 	t.table(table, 3)
 	t.left(left)
+	for _, b := range worst {
+		if b.Group != nil {
+			t.line("  %s: %s", t.shortened(b.Key), b.Group.text())
+		}
+	}
+}
+
+// text is the addresses of a network in a sentence.
+func (g *GroupReport) text() string {
+	text := fmt.Sprintf("%d blocked addresses: %s", g.Count, strings.Join(g.Members, ", "))
+	if more := g.Count - len(g.Members); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	if g.Share > 0 {
+		text += fmt.Sprintf("; the network sent %.1f%% of an hour's requests", g.Share)
+	}
+	if g.Guarded > 0 {
+		text += fmt.Sprintf(", more than most_share: %s guarded", counted(g.Guarded, "block"))
+	}
+	if g.Addresses == 0 {
+		return text
+	}
+	were := "were never blocked themselves"
+	if g.Innocent == 1 {
+		were = "was never blocked itself"
+	}
+	return text + fmt.Sprintf("; of %s addresses that it refused, %s %s (%s)", grouped(int64(g.Addresses)), grouped(int64(g.Innocent)), were,
+		percentOf(int64(g.Innocent), int64(g.Addresses)))
 }
 
 // aboutRule describes a rule in a line.

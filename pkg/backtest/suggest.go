@@ -16,9 +16,10 @@ import (
 // Suggestions are limits that are proposed from logs. Its JSON form is the documented output of `weir suggest --output
 // json`.
 type Suggestions struct {
-	Requests int64            `json:"requests"` // read
-	Unread   map[string]int64 `json:"unread"`   // lines that could not be read, by reason
-	From     *Instant         `json:"from"`     // of the oldest request read; nil when there is none
+	Requests int64            `json:"requests"`           // read
+	Filtered int64            `json:"filtered,omitempty"` // requests that only of the source does not select
+	Unread   map[string]int64 `json:"unread"`             // lines that could not be read, by reason
+	From     *Instant         `json:"from"`               // of the oldest request read; nil when there is none
 	To       *Instant         `json:"to"`
 	Rules    []SuggestedRule  `json:"rules"`
 	Faults   []string         `json:"faults"` // errors of inputs, each with its input
@@ -40,6 +41,7 @@ type SuggestedRule struct {
 
 	Inline   bool `json:"inline,omitempty"`   // the rule is decided inline, and left out here
 	Distinct bool `json:"distinct,omitempty"` // the rule counts different values, and is left out here
+	Share    bool `json:"share,omitempty"`    // the rule limits a share, and is left out here
 }
 
 // A Window is how many hits the keys of a rule have in any span of one length: the peaks of half of the keys, of 99 and
@@ -115,9 +117,9 @@ func Suggest(ctx context.Context, c Config) (*Suggestions, error) {
 		return nil, err
 	}
 
-	s := &Suggestions{Requests: report.Requests, Unread: report.Unread, From: report.From, To: report.To, Faults: report.Faults, report: report}
+	s := &Suggestions{Requests: report.Requests, Filtered: report.Filtered, Unread: report.Unread, From: report.From, To: report.To, Faults: report.Faults, report: report}
 	for i, r := range report.Rules {
-		one := SuggestedRule{Rule: r.Rule, Key: r.Key, Keys: r.Keys, Requests: r.Requests, Windows: windows[i], Limits: []string{}, Blocked: []Blocked{}, Inline: r.Inline, Distinct: c.Rules.Rules[i].CountsDistinct()}
+		one := SuggestedRule{Rule: r.Rule, Key: r.Key, Keys: r.Keys, Requests: r.Requests, Windows: windows[i], Limits: []string{}, Blocked: []Blocked{}, Inline: r.Inline, Distinct: c.Rules.Rules[i].CountsDistinct(), Share: c.Rules.Rules[i].CountsShare()}
 		if len(proposed[i]) > 0 {
 			one.Limits, one.Refused, one.Blocked = r.Limits, r.Refused, r.Blocked
 		}
@@ -129,7 +131,7 @@ func Suggest(ctx context.Context, c Config) (*Suggestions, error) {
 // spansOf are the lengths of the windows of all rules that count logs, sorted.
 func spansOf(set *rule.Set) (spans []time.Duration) {
 	for _, r := range set.Rules {
-		if !r.CountsLog() || r.CountsDistinct() {
+		if !r.CountsLog() || r.HasValues() {
 			continue
 		}
 		for _, limit := range r.Limits {
@@ -148,7 +150,7 @@ func measure(ctx context.Context, c Config, span time.Duration, windows [][]Wind
 	one, never := limitOf(1, span), limitOf(neverReached, time.Second)
 	measured := make([][]rule.Limit, len(windows))
 	for i, r := range c.Rules.Rules {
-		if r.CountsDistinct() {
+		if r.HasValues() {
 			continue // it keeps its own limits
 		}
 		measured[i] = []rule.Limit{never}
@@ -182,7 +184,7 @@ func lengthOf(r *Report) time.Duration {
 const neverReached = 1_000_000_000_000
 
 func has(r *rule.Rule, span time.Duration) bool {
-	return r.CountsLog() && !r.CountsDistinct() && slices.ContainsFunc(r.Limits, func(l rule.Limit) bool { return !l.AtOnce && !l.Queued && l.Per == span })
+	return r.CountsLog() && !r.HasValues() && slices.ContainsFunc(r.Limits, func(l rule.Limit) bool { return !l.AtOnce && !l.Queued && l.Per == span })
 }
 
 // limitOf is a limit as a user would write it.

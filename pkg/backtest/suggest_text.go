@@ -30,6 +30,10 @@ func (t *textWriter) suggested(r *SuggestedRule) {
 		t.line("\nrule %s counts different values; it is left out here", r.Rule)
 		return
 	}
+	if r.Share {
+		t.line("\nrule %s limits a share of requests; it is left out here", r.Rule)
+		return
+	}
 	t.line("\n%s  %s", t.strong(r.Rule), t.faint("by "+r.Key))
 	t.line("  %s of %s", counted(r.Requests, "request"), counted(r.Keys, "key"))
 	if len(r.Limits) == 0 {

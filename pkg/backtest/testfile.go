@@ -3,6 +3,7 @@ package backtest
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"weir/internal/regular"
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -25,6 +27,9 @@ func RunTests(ctx context.Context, path string) (*TestReport, error) {
 	file := testFile{path: path}
 	if faults := yamlfile.Decode(path, data, &file); len(faults) > 0 {
 		return nil, faults
+	}
+	if file.Rules.GeoIP, err = file.GeoIP.open(filepath.Dir(path)); err != nil {
+		return nil, err
 	}
 	if file.set, _, err = file.Rules.Load(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -50,6 +55,19 @@ func RunTests(ctx context.Context, path string) (*TestReport, error) {
 	}
 
 	return report, nil
+}
+
+// open opens the databases; relative paths are relative to folder.
+func (g geoipSpec) open(folder string) (*geoip.Databases, error) {
+	paths := slices.Clone(g.Databases)
+	for i, path := range paths {
+		if !filepath.IsAbs(path) {
+			paths[i] = filepath.Join(folder, path)
+		}
+	}
+	var opened geoip.Opened
+	all, errs := opened.Open(paths)
+	return geoip.Join(all...), errors.Join(errs...)
 }
 
 // checkRules finds names of rules that do not exist, and keys that their rules cannot have.
@@ -85,7 +103,7 @@ func (f *testFile) checkWho(w who) (fault string) {
 }
 
 // isLeftOut reports whether a rule is decided inline, and not by the log.
-func isLeftOut(r *rule.Rule) bool { return !r.CountsLog() }
+func isLeftOut(r *rule.Rule) bool { return r.Inline && !r.AlsoLog }
 
 // rulesOf are the rules that w names.
 func (f *testFile) rulesOf(w who) []*rule.Rule {

@@ -22,6 +22,7 @@ type testFile struct {
 	Rules rule.Source `yaml:"rules"`
 	Start instantSpec `yaml:"start"`
 	Tests []testSpec  `yaml:"tests"`
+	GeoIP geoipSpec   `yaml:"geoip"`
 
 	path string
 	set  *rule.Set
@@ -54,6 +55,11 @@ type requestSpec struct {
 	Agent    string            `yaml:"agent"`
 	Referrer string            `yaml:"referrer"`
 	Fields   map[string]string `yaml:"fields"`
+}
+
+// A geoipSpec names databases of addresses, as weir.yaml does.
+type geoipSpec struct {
+	Databases []string `yaml:"databases"`
 }
 
 // A blockedSpec is a key that must be blocked. Its empty fields are not checked.

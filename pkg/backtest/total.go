@@ -11,6 +11,7 @@ import (
 // A total is the sum of the chunks, except the counters' results.
 type total struct {
 	requests       int64
+	filtered       int64
 	oldest, newest int64 // of the requests
 	series         *series
 	unread         map[string]int64
@@ -54,6 +55,7 @@ func (t *total) add(c *chunk) {
 	}
 
 	t.requests += c.requests
+	t.filtered += c.filtered
 	if c.requests > 0 {
 		t.oldest, t.newest = min(t.oldest, c.oldest), max(t.newest, c.newest)
 	}

@@ -15,17 +15,21 @@ type worker struct {
 	decoders map[request.Choice]*request.Decoder
 	judges   []*rule.Judge // one for each set of rules
 	each     func(*request.Request, error)
+	ids      request.IDs
 	sought   sought // nil, or the keys whose requests are kept: then nothing is counted
 
 	// While a chunk is parsed:
-	chunk *chunk
-	line  []byte
+	chunk   *chunk
+	line    []byte
+	decoder *request.Decoder
 }
 
 func newWorker(c *Config) *worker {
-	w := &worker{config: c, decoders: map[request.Choice]*request.Decoder{}}
+	w := &worker{config: c, decoders: map[request.Choice]*request.Decoder{}, ids: request.IDs{By: c.Dedupe.By}}
 	for _, set := range c.sets() {
-		w.judges = append(w.judges, set.NewJudge())
+		judge := set.NewJudge()
+		judge.WatchNetworks()
+		w.judges = append(w.judges, judge)
 	}
 	w.each = w.record
 	return w
@@ -54,6 +58,7 @@ func (w *worker) parse(c *chunk) {
 		w.decoders[kind] = decoder
 	}
 
+	w.decoder = decoder
 	decoder.Forget() // the chunk before may be from another place of the log
 	for data := c.data; len(data) > 0; c.lines++ {
 		w.line = data
@@ -76,9 +81,17 @@ func (w *worker) parse(c *chunk) {
 
 const reasonLong = "long"
 
+// selects reports whether the record that was read last counts.
+func (w *worker) selects() bool {
+	return w.config.Only == nil || w.config.Only(w.decoder.Envelope)
+}
+
 // record counts one request of a line, or the reason why there is none.
 func (w *worker) record(r *request.Request, err error) {
 	switch {
+	case err == nil && w.chunk.log.leavesOut(r):
+	case err == nil && !w.selects():
+		w.chunk.filtered++
 	case err == nil:
 		w.chunk.addRequest(r)
 		if w.config.Client != nil {
@@ -87,6 +100,7 @@ func (w *worker) record(r *request.Request, err error) {
 
 		// Add the hits of a request to the chunk.
 		c := w.chunk
+		before := len(c.hits)
 		for set, judge := range w.judges {
 			hits := judge.Hits(r)
 			for i := range hits {
@@ -98,6 +112,7 @@ func (w *worker) record(r *request.Request, err error) {
 				})
 			}
 		}
+		w.identify(r, before)
 	case !errors.Is(err, request.ErrNoRequest):
 		w.chunk.addUnread(request.Reason(err), 1, w.chunk.skipped+w.chunk.lines, request.Text(w.line))
 	}

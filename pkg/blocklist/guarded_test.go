@@ -77,6 +77,29 @@ func containsGuarded(text []byte) bool {
 	return has
 }
 
+// A block that the guard lets through takes the place of the key's guarded entry, also when the guarded one comes again.
+func TestABlockReplacesAGuardedEntry(t *testing.T) {
+	s := NewSet(Limits{})
+	guarded := guardedEntry("203.0.113.7")
+	block := *guarded
+	block.ID, block.From, block.Until, block.Offset, block.Mode, block.Guarded = "another", guarded.From+60_000, guarded.Until+60_000, guarded.Offset+1, Enforce, false
+	now := block.From + 1
+	asked := &Asked{IP: netip.MustParseAddr(guarded.Key), Keys: []RuleKey{{guarded.Rule, []byte(guarded.Key)}}}
+	for i, one := range []*Entry{guarded, &block, guarded} {
+		value, err := one.Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Apply(now, Change{Offset: int64(i), Key: RecordKey(one.Rule, one.Key), Value: value}); err != nil {
+			t.Fatal(err)
+		}
+		answer, rules := s.Check(asked, now), s.Guarded(now)
+		if refuses := i > 0; answer.Entry.Found() != refuses || answer.Shadow.Found() == refuses || len(rules) == 0 != refuses {
+			t.Errorf("record %d: %v, shadow %v, guarded %+v", i, answer.Entry.Found(), answer.Shadow.Found(), rules)
+		}
+	}
+}
+
 // Guarded entries refuse no one, until a person confirms their rule, and only as long as that lasts.
 func TestGuardedEntriesAreEnforcedWhileTheirRuleIsConfirmed(t *testing.T) {
 	s := NewSet(Limits{})

@@ -70,7 +70,7 @@ func Open(config Config) (*Collector, error) {
 		Retention: config.Retention, Pace: config.pace, Now: time.Now,
 		RestartAfter: config.restartAfter, PartsBytes: config.partsBytes, Logger: config.Logger, Metrics: config.Metrics,
 	})
-	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.Outstanding(), Disk: config.disk, Notes: config.Notes})
+	j, err := journal.Open(config.Folder, journal.Options{Logger: config.Logger, Outstanding: p.Outstanding(), Disk: config.disk, Notes: config.Notes, Seen: config.seen()})
 	if err != nil {
 		return nil, err
 	}
@@ -94,6 +94,7 @@ func (c *Collector) openSources() error {
 		if err != nil {
 			return err
 		}
+		in.Remember(c.journal.ID, c.journal.Seen(config.Name))
 		s, err := c.open(in, config)
 		if err != nil {
 			return fmt.Errorf("source %s: %w", config.Name, err)

@@ -44,6 +44,17 @@ type Config struct {
 	pace         *pace.Group   // of the logs; Open makes it
 }
 
+// seen is how many values each source remembers that has dedupe.
+func (c *Config) seen() map[string]int {
+	most := map[string]int{}
+	for i := range c.Sources {
+		if s := &c.Sources[i]; s.Dedupe.By != "" {
+			most[s.Name] = s.Dedupe.Most
+		}
+	}
+	return most
+}
+
 // A SourceConfig describes where requests come from and how they are read. Exactly one of File, Pipe, Kafka, Ordered, HTTP and
 // Syslog is set.
 type SourceConfig struct {

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"encoding/base64"
 	"net/http"
+	"net/netip"
 	"strconv"
 
+	"weir/internal/address"
 	"weir/internal/keys"
 	"weir/pkg/blocklist"
+	"weir/pkg/rule"
 )
 
 // Bounds of searches for all entries with a key. Each reads the entire list.
@@ -36,7 +39,9 @@ func (e *Enforcer) find(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	q.hidden = e.ruling.Load().Rules.HiddenKeys(q.key)
+	rules := e.ruling.Load().Rules
+	q.hidden = rules.HiddenKeys(q.key)
+	q.locate(rules)
 	leave, err := e.mayFind(r)
 	if err != nil {
 		return err
@@ -84,8 +89,9 @@ func (e *Enforcer) mayFind(r *http.Request) (leave func(), err error) {
 // A findRequest is a search, and the page of its result.
 type findRequest struct {
 	key, rule string
-	hidden    []string // forms of the key with hashes of secrets
-	after     string   // the place of the last entry of the previous page
+	hidden    []string   // forms of the key with hashes of secrets, and the networks and countries of an address
+	client    netip.Addr // the address, if its networks are searched for too
+	after     string     // the place of the last entry of the previous page
 	limit     int
 }
 
@@ -122,8 +128,35 @@ func readFindRequest(r *http.Request) (*findRequest, error) {
 	return q, nil
 }
 
+// locate has entries found too whose keys have the network or the country of the address that is searched for.
+func (q *findRequest) locate(rules *rule.Set) {
+	databases := rules.GeoIP()
+	ip, err := netip.ParseAddr(q.key)
+	if databases == nil || err != nil {
+		return
+	}
+	q.client = address.Plain(ip)
+	place := databases.Find(q.client)
+	for _, f := range databases.Fields() {
+		if text := place.Text(f); text != "" {
+			q.hidden = append(q.hidden, f.String()+":"+rules.HiddenValue(f.String(), text))
+		}
+	}
+}
+
+// ofAnother reports whether an entry is only found by its network, and is about another address.
+func (q *findRequest) ofAnother(e *blocklist.Entry) bool {
+	if !q.client.IsValid() || e.Fields["ip"] == "" {
+		return false
+	}
+	prefix, err := address.Parse(e.Fields["ip"])
+	return err == nil && !prefix.Contains(q.client)
+}
+
 func (q *findRequest) wants(one blocklist.Record) bool {
 	switch {
+	case one.Entry != nil && q.ofAnother(one.Entry):
+		return false
 	case one.Entry != nil:
 		return q.rule == "" || q.rule == one.Entry.Rule
 	case one.Order.Kind == blocklist.OrderBlock:

@@ -57,17 +57,17 @@ func (e *Enforcer) begin(r *http.Request) (*ordering, error) {
 // usualPatience is how long an order waits for Kafka before it is answered.
 const usualPatience = 500 * time.Millisecond
 
-// put applies all orders: on disk, then here, then in the topics, for which it does not wait long.
-func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
+// apply applies all orders: on disk, then here. The topics get them later.
+func (e *Enforcer) apply(o *ordering) (*parcel, error) {
 	for _, order := range o.orders {
 		e.config.Set.Follow(order, o.now)
 	}
 	p, err := e.pack(o)
 	if err != nil {
-		return inForce{}, "", err
+		return nil, err
 	}
 	if err := e.give(p, o); err != nil {
-		return inForce{}, "", err
+		return nil, err
 	}
 
 	if e.config.Keep != nil {
@@ -75,7 +75,15 @@ func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
 			e.faults.Note("keep", fmt.Errorf("an order is active, but not in the list on disk: %w", err))
 		}
 	}
+	return p, nil
+}
 
+// put applies all orders, and waits a little for the topics to have them.
+func (e *Enforcer) put(r *http.Request, o *ordering) (inForce, string, error) {
+	p, err := e.apply(o)
+	if err != nil {
+		return inForce{}, "", err
+	}
 	is := inForce{Here: true, Followers: int(e.following.Load())}
 
 	// The topics are waited for only to be able to report it. The order is active and will be sent.

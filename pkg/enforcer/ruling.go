@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/pkg/geoip"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -81,7 +82,9 @@ var ofRequest = []string{"ip", "method", "host", "path", "raw_path", "query", "a
 func (r *ruling) addField(field, header string) {
 	name, _, _ := strings.Cut(field, "/")
 	known := func(f fieldHeader) bool { return f.field == field }
+	place, isPlace := geoip.FieldOf(field)
 	switch {
+	case isPlace && r.Rules.Databases().Has(place): // found by the address
 	case field == "user" && r.Fields[field] != "":
 		r.userHeader = http.CanonicalHeaderKey(r.Fields[field])
 	case field == "user", header == "", slices.Contains(ofRequest, name), slices.ContainsFunc(r.fields, known):

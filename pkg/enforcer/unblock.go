@@ -67,7 +67,7 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 
 	// An allow alone is enough: it is also given for a key without entries.
 	if len(o.orders) == 0 {
-		return problemf(http.StatusNotFound, "nothing on the list holds %s", q.key)
+		return problemf(http.StatusNotFound, "nothing on the list holds %s%s", q.key, e.refusedByPlace(q.key, o.now))
 	}
 
 	answer.Sending = e.sending(ids, o.now)
@@ -79,6 +79,27 @@ func (e *Enforcer) unblock(w http.ResponseWriter, r *http.Request) error {
 	answer.Note = joinNotes(answer.Note, answer.againNote(o.now), waits)
 	writeJSON(w, http.StatusOK, answer)
 	return nil
+}
+
+// refusedByPlace names an entry that refuses an address because of its network or country. An unblock of the address does
+// not end it, for it refuses many others.
+func (e *Enforcer) refusedByPlace(key string, now int64) string {
+	q := &findRequest{key: key}
+	q.locate(e.ruling.Load().Rules)
+	if !q.client.IsValid() {
+		return ""
+	}
+	for one := range e.config.Set.Find(key, now, q.hidden...) {
+		if one.Entry == nil || one.Entry.Mode != blocklist.Enforce || !q.wants(one) {
+			continue
+		}
+		for name, value := range one.Entry.Fields {
+			if len(one.Entry.Fields) == 1 {
+				return fmt.Sprintf(". It is refused because of %s:%s, by %s: unblock that, or allow the address for a while", name, value, one.Entry.Rule)
+			}
+		}
+	}
+	return ""
 }
 
 func joinNotes(notes ...string) (all string) {

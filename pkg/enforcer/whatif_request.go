@@ -66,6 +66,9 @@ func (e *Enforcer) readWhatIf(values url.Values) (q whatif.Question, err error) 
 	if q.Rule, _ = rules.Rule(name); q.Rule == nil {
 		return q, problemf(http.StatusBadRequest, "rule %q is not one of the rules%s", name, meant(rules, name))
 	}
+	if q.Rule.CountsBlocks() {
+		return q, problemf(http.StatusBadRequest, "the rule %s counts blocks of other rules, and no requests; weir backtest shows what other limits would have blocked", name)
+	}
 	if !q.Rule.CountsLog() {
 		return q, problemf(http.StatusBadRequest, "the rule %s is inline, so it has no hits; weir compare %s shows what other algorithms would have decided about its attempts", name, name)
 	}

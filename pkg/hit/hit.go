@@ -37,7 +37,9 @@
 // An item is u, its head, and what the head announces. Bits 0 and 1 of the head tell the time: 0 that of the
 // item before, 1 the difference to it in milliseconds (z), 2 the difference in seconds (z). Bit 2: a cost
 // follows (u); without it the cost is 1. Bit 3: a command follows: 1 byte, 1 for unblock, and its id (text); a
-// command has no cost. Behind all that, a hit of a rule whose hits have values has 8 bytes, little endian: the value. The
+// command has no cost. Behind all that, a hit of a rule whose hits have values has 8 bytes, little endian: the value. Where
+// that hit is the block of a member of a group, its cost is two plus twice the block's id, plus one if it is gone. A
+// hit of such a rule with the cost 1 is the share of the requests that the network sent, in millionths. The
 // bits above tell the pair: 0 the next one that has not occurred yet, n the n-th
 // before that one.
 //
@@ -68,6 +70,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -102,8 +105,15 @@ type Header struct {
 	From, To    int64  // positions, 0 ≤ From < To: what the cut covers, in this partition and in all others
 	Part        int    // counts from 0 the batches of one cut for one partition, where one is not enough
 	More        bool   // further parts follow
-	Clock       int64  // the collector's, Unix ms; by it is judged whether a time is ahead
+	Clock       int64  // the collector's, Unix ms; by it is judged whether a time is ahead (Latest)
 	Fingerprint string // of the rules
+}
+
+// Latest is the newest time, Unix ms, that a hit of a batch may have. It is ahead of the collector's clock by ahead at most.
+// A record that the log got at an earlier time shows that this clock was wrong: hits that are ahead of the record by more than
+// late would make those late that come after it. Both times stand in the log, so all that read it judge alike.
+func (h *Header) Latest(record time.Time, ahead, late time.Duration) int64 {
+	return min(h.Clock+ahead.Milliseconds(), record.UnixMilli()+max(ahead, late).Milliseconds())
 }
 
 // A Pair is a rule and a key. Key is valid until the Reader's next Reset.

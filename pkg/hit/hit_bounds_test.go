@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestNoBatchIsLongerThanMaxBytes(t *testing.T) {
@@ -139,6 +140,26 @@ func TestMemoryOfAReader(t *testing.T) {
 		t.Logf("%s: %d bytes for %d, %v", name, used, len(record), err)
 		if used > 64*len(record) {
 			t.Errorf("%s: a Reader holds %d bytes for %d", name, used, len(record))
+		}
+	}
+}
+
+// A hit may be ahead of its collector's clock by little, and of its record by no more than hits may be late.
+func TestTheLatestTimeOfAHit(t *testing.T) {
+	const clock = 1_700_000_000_000
+	for name, c := range map[string]struct {
+		record      int64 // after the clock
+		ahead, late time.Duration
+		want        int64
+	}{
+		"a record behind its clock":           {200, 10 * time.Second, time.Minute, 10_000},
+		"a clock ahead of the log by little":  {-50_000, 10 * time.Second, time.Minute, 10_000},
+		"a clock ahead of the log by an hour": {-3_600_000, 10 * time.Second, time.Minute, -3_540_000},
+		"no hit may be late":                  {-1000, 10 * time.Second, 0, 9000},
+	} {
+		h := Header{Clock: clock}
+		if got := h.Latest(time.UnixMilli(clock+c.record), c.ahead, c.late); got != clock+c.want {
+			t.Errorf("%s: %d after the clock, want %d", name, got-clock, c.want)
 		}
 	}
 }

@@ -22,6 +22,7 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("\x05\x01s\x00\x01\x00\x00\x02\x01a\x00\x03\x00\x01x\x08\x00\x04\x20\x01\x0d\xb8123456789012\x00\x00\x04\x05\x2a\x02\x18\x01\x02id"))
 	w.ResetValues([]string{"a", "b"}, []uint64{7, 0})
 	w.AddValue(0, []byte("x"), 1, 99)
+	w.AddMember(0, []byte("x"), 1, 99, 12345, true)
 	w.Add(1, []byte("x"), 1, 5)
 	w.AddValue(0, []byte("x"), 1, 98)
 	w.Unblock(0, []byte("x"), 1, "id")
@@ -58,6 +59,13 @@ func FuzzRead(f *testing.F) {
 		for _, item := range r.Items() {
 			pair := r.Pairs()[item.Pair]
 			id, command := r.Unblock(item)
+			if !command && of[pair.Rule] != 0 && item.Cost > 1 {
+				id, gone := Member(item.Cost)
+				if !w.AddMember(pair.Rule, pair.Key, item.UnixMilli, r.Value(item), id, gone) {
+					return
+				}
+				continue
+			}
 			if !command && of[pair.Rule] != 0 {
 				if !w.AddValue(pair.Rule, pair.Key, item.UnixMilli, r.Value(item)) {
 					return

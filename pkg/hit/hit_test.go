@@ -356,3 +356,37 @@ func TestNothingIsAllocatedPerValue(t *testing.T) {
 		t.Errorf("%v allocations for a batch", allocations)
 	}
 }
+
+// Blocks of members come back as they were added, next to hits of other rules.
+func TestBlocksOfMembers(t *testing.T) {
+	w, r := NewWriter(), &Reader{}
+	w.ResetValues([]string{"per-ip", "sprays"}, []uint64{0, 7})
+	const most = 1<<62 - 2
+	if !w.Add(0, []byte("203.0.113.7"), 1_700_000_000_000, 3) ||
+		!w.AddMember(1, []byte("203.0.113.0/24"), 1_700_000_000_001, 5, most, true) ||
+		!w.AddMember(1, []byte("203.0.113.0/24"), 1_700_000_000_001, 6, 0, false) ||
+		!w.AddMember(1, []byte("203.0.113.0/24"), 1_600_000_000_000, 7, 12345, false) {
+		t.Fatal("they do not fit")
+	}
+	size := w.Size()
+	batch, err := w.Append(nil, Header{Source: "blocks/1/0", To: 1})
+	if err != nil || len(batch) > size {
+		t.Fatalf("%d bytes, want %d at most: %v", len(batch), size, err)
+	}
+	if err := r.Reset(batch); err != nil {
+		t.Fatal(err)
+	}
+	items := r.Items()
+	if len(items) != 4 || items[0].Cost != 3 || r.Value(items[0]) != 0 {
+		t.Fatalf("%+v", items)
+	}
+	for i, want := range []struct {
+		value, id uint64
+		gone      bool
+	}{{5, most, true}, {6, 0, false}, {7, 12345, false}} {
+		item := items[1+i]
+		if id, gone := Member(item.Cost); r.Value(item) != want.value || id != want.id || gone != want.gone {
+			t.Errorf("%+v: %d %d %v, want %+v", item, r.Value(item), id, gone, want)
+		}
+	}
+}

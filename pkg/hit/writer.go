@@ -152,6 +152,42 @@ func (w *Writer) AddValue(rule int, key []byte, unixMilli int64, value uint64) b
 	return true
 }
 
+// AddMember adds the block of a member of a group, as a hit with a value. ID is below 2^62-1, and names the block. It reports
+// whether it fits, as Add does.
+func (w *Writer) AddMember(rule int, key []byte, unixMilli int64, value, id uint64, gone bool) bool {
+	if !w.Fits(Need(w.rules[rule], key)) {
+		return false
+	}
+	cost := memberCost(id, gone)
+	w.append(w.number(rule, key), unixMilli, 1, costFollows)
+	w.body = binary.AppendUvarint(w.body, uint64(cost))
+	w.body = binary.LittleEndian.AppendUint64(w.body, value)
+	w.size += costBytes(cost) + valueBytes
+	return true
+}
+
+// NetworkShare is the cost of a hit that AddShare has added: no block of a member has it.
+const NetworkShare = 1
+
+// AddShare adds which share of the requests the network of a group sent, in millionths, as a hit with a value. It reports
+// whether it fits, as Add does.
+func (w *Writer) AddShare(rule int, key []byte, unixMilli int64, share uint64) bool {
+	return w.AddValue(rule, key, unixMilli, share)
+}
+
+// memberCost is the cost of a hit that is the block of a member: its id, and whether it is gone, plus two, because without
+// a cost there is none to read.
+func memberCost(id uint64, gone bool) int64 {
+	cost := int64(id<<1) + 2
+	if gone {
+		cost++
+	}
+	return cost
+}
+
+// Member returns the id of the block of a member, and whether it is gone, of a hit that AddMember has added.
+func Member(cost int64) (id uint64, gone bool) { return uint64(cost-2) >> 1, (cost-2)&1 == 1 }
+
 // hasValues reports whether the hits of a rule have values.
 func (w *Writer) hasValues(rule int) bool { return w.of != nil && w.of[rule] != 0 }
 

@@ -209,11 +209,16 @@ func TestMessagesInWords(t *testing.T) {
 	}
 	shadow := event("a")
 	shadow.Mode = blocklist.Shadow
+	group, ended := event("203.0.113.0/24"), event("203.0.113.0/24")
+	group.Limit, group.Why = "1 blocked address within an hour", "2 blocked addresses: 203.0.113.1, 203.0.113.2"
+	ended.Event, ended.Why = blocklist.EventLifted, "too many of its addresses were unblocked"
 	var got []string
-	for _, e := range []*Event{event("a"), shadow, order(blocklist.OrderBlock, "alice"), order(blocklist.OrderPardon, "per-ip/a"), order(blocklist.OrderPause, "*")} {
+	for _, e := range []*Event{group, ended, event("a"), shadow, order(blocklist.OrderBlock, "alice"), order(blocklist.OrderPardon, "per-ip/a"), order(blocklist.OrderPause, "*")} {
 		got = append(got, e.line(unquoted))
 	}
 	want := []string{
+		"203.0.113.0/24 blocked until 2026-11-18 11:16:40 UTC: more than 1 blocked address within an hour; 2 blocked addresses: 203.0.113.1, 203.0.113.2",
+		"203.0.113.0/24 no longer blocked: too many of its addresses were unblocked",
 		"a blocked until 2026-11-18 11:16:40 UTC: 11 requests broke 10/min",
 		"a would be blocked until 2026-11-18 11:16:40 UTC: 11 requests broke 10/min",
 		"alice blocked until 2026-11-18 11:16:40 UTC by bob, because: a reason",

@@ -113,6 +113,9 @@ func (e *Event) line(q quote) string {
 	if e.Limit != "" {
 		broke = ": " + blocklist.Broke(e.Count, "requests", q(plain(e.Limit)))
 	}
+	if e.Why != "" { // of a group: its addresses
+		broke += "; " + q(plain(e.Why))
+	}
 	if e.Guarded && e.Mode == blocklist.Shadow {
 		broke += "; the guard of the rule (" + blocklist.GuardedBy(e.ByShare) + ") holds it back: it is refused only while a person has confirmed the rule"
 	}
@@ -126,6 +129,9 @@ func (e *Event) line(q quote) string {
 	case blocklist.EventEnded:
 		return key + " no longer blocked: its rule is gone"
 	case blocklist.EventLifted:
+		if e.Why != "" {
+			return key + " no longer blocked: " + q(plain(e.Why))
+		}
 		return key + " no longer blocked: a person let it in"
 	}
 	return key + " " + q(plain(e.Event))

@@ -29,7 +29,7 @@ func (c *Client) Trusted() []netip.Prefix { return slices.Collect(c.trusted.AllS
 func (c *Client) Trusts(address netip.Addr) bool { return c.trusted.Contains(plain.Plain(address)) }
 
 // Resolve sets r.IP to the client's own address and reports whether that is a trusted proxy's. A trusted proxy that
-// sends no client address is the client.
+// sends no client address is the client, unless the line was cut off before the header.
 //
 // A peer that is not trusted is the client, whatever it sends. Behind a trusted peer, and where the log names no peer,
 // the client is the rightmost address in r.Forwarded that is not trusted. An entry that is not an address (unknown,
@@ -37,6 +37,10 @@ func (c *Client) Trusts(address netip.Addr) bool { return c.trusted.Contains(pla
 // of a list with a trailing comma, is skipped.
 func (c *Client) Resolve(r *Request) (proxy bool) {
 	if r.IP.IsValid() && !c.trusted.Contains(r.IP) {
+		return false
+	}
+	if r.cut && r.Forwarded == "" {
+		r.IP = netip.Addr{} // the header may have been cut off: the proxy is not its client
 		return false
 	}
 	rest := r.Forwarded

@@ -1,12 +1,40 @@
 package request
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
 
 // A line may be cut off: HAProxy cuts at 1,024 bytes by default, syslog daemons at 1, 2 or 8 KiB. A client can make its
 // lines that long. So such a line is still counted if its time and address stand before the cut.
 
 // minCut is the length of message that every receiver of syslog must accept (RFC 5424): a shorter line was not cut off.
 const minCut = 480
+
+// A cutPart says what the rest of a field is where the line was cut off within it. The beginning of a path or an agent is as
+// good as any that a client could have sent. The beginning of an address, a user or a header that the client's proxies
+// write is another one's: a client must not choose it by the length of its line.
+type cutPart uint8
+
+const (
+	partDropped cutPart = iota // the field is not known
+	partKept
+	partNeeded // the line is unread
+)
+
+// partOf is what the rest of a variable is.
+func partOf(v *variable) cutPart {
+	part := partDropped
+	for ; v != nil; v = v.next {
+		switch v.slot {
+		case slotTime, slotIP:
+			return partNeeded
+		case slotPath, slotQuery, slotRequestLine, slotAgent, slotReferrer:
+			part = partKept
+		}
+	}
+	return part
+}
 
 // knownBefore is the number of steps after which time and client of a line are known.
 func knownBefore(variables []*variable) int {
@@ -23,7 +51,8 @@ func knownBefore(variables []*variable) int {
 	return len(variables)
 }
 
-// cutAt fills the rest of step i and returns true when the line was cut off in that step or right behind it.
+// cutAt fills the rest of step i and returns true when the line was cut off in that step or right behind it, or ends with
+// an optional field.
 func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bool {
 	if i < s.known || len(line) < minCut || !r.IP.IsValid() && r.Forwarded == "" || s.asks && isEnd(line, written) {
 		return false
@@ -41,10 +70,17 @@ func (s *scanner) cutAt(i int, line, rest string, written escape, r *Request) bo
 			if size >= 0 && !strings.HasPrefix(st.literal, rest[size:]) {
 				return false
 			}
+			// Older lines have fewer optional fields, and end with one of them.
+			if i >= s.required && size >= 0 && rest[size:] == `"` {
+				_ = st.fill(r, rest[:size], written)
+				return true
+			}
 			if size < 0 {
 				size = len(withoutProtocol(rest))
 			}
-			_ = st.fill(r, rest[:size], written)
+			if st.part == partKept || size < len(rest) && rest[size] == '"' {
+				_ = st.fill(r, rest[:size], written)
+			}
 		}
 	}
 
@@ -73,16 +109,56 @@ func withoutProtocol(s string) string {
 
 // parseCut reads a record of JSON that was cut off.
 func (p *jsonParser) parseCut(record string, r *Request) error {
-	if len(record) < minCut || len(record) > maxRecordBytes || !p.scan.read(closedJSON(record)) || p.fill(r) != nil || !r.IP.IsValid() && r.Forwarded == "" {
+	if len(record) < minCut || len(record) > maxRecordBytes {
+		return errJSON
+	}
+	closed, cutAt := closedJSON(record)
+	p.scan.cutAt = cutAt
+	isJSON := p.scan.read(closed)
+	p.scan.cutAt = 0
+	if !isJSON {
+		return errJSON
+	}
+	p.dropPart()
+	p.cut = true
+	unread := p.fill(r)
+	p.cut = false
+	if errors.Is(unread, ErrNoRequest) {
+		return ErrNoRequest
+	}
+	if unread != nil || !r.IP.IsValid() && r.Forwarded == "" {
 		return errJSON
 	}
 	r.cut = true
 	return nil
 }
 
+// partRoles are those whose rest is kept, as partKept says.
+var partRoles = []role{roleRequest, roleURI, rolePath, roleQuery, roleAgent, roleReferrer}
+
+// dropPart drops the value that was cut off, unless its rest is kept.
+func (p *jsonParser) dropPart() {
+	m := p.fitting()
+	if m == nil {
+		return
+	}
+	kept := map[int]bool{m.path.slot: true}
+	for _, role := range partRoles {
+		for _, field := range m.roles[role] {
+			kept[field.slot] = true
+		}
+	}
+	for slot := range p.scan.values {
+		if v := &p.scan.values[slot]; v.cut && v.record == p.scan.record && !kept[slot] {
+			v.kind = jsonNull
+		}
+	}
+}
+
 // closedJSON closes the strings, arrays and objects that are open at the end of an object that was cut off. It keeps
-// the rest of a string and drops the rest of any other value. It is empty when the text cannot be closed.
-func closedJSON(text string) string {
+// the rest of a string and drops the rest of any other value. It is empty when the text cannot be closed. cutAt is the end
+// of the string that it has closed; 0 if there is none.
+func closedJSON(text string) (closed string, cutAt int) {
 	var open [maxDepth]byte
 	depth, keep, value := 0, 0, false // keep is where the last value ended, or the last object or array began
 	for i := 0; i < len(text); i++ {
@@ -91,9 +167,10 @@ func closedJSON(text string) string {
 			// Only a string that is a value may be kept without its end. A key without its value is dropped.
 			end, _ := endOfString(text, i)
 			if end < 0 && value {
-				return closing(text[:i+1]+unbrokenString(text[i+1:])+`"`, open[:depth])
+				part := text[:i+1] + unbrokenString(text[i+1:]) + `"`
+				return closing(part, open[:depth]), len(part)
 			} else if end < 0 {
-				return closing(text[:keep], open[:depth])
+				return closing(text[:keep], open[:depth]), 0
 			}
 			i = end - 1
 			if value {
@@ -102,13 +179,13 @@ func closedJSON(text string) string {
 		case '{', '[':
 			// Deeper values are left out, and so is everything behind them, which may not be complete.
 			if depth == maxDepth {
-				return closing(text[:keep], open[:depth])
+				return closing(text[:keep], open[:depth]), 0
 			}
 			open[depth] = text[i] + 2 // the bracket that closes it
 			depth, keep, value = depth+1, i+1, text[i] == '['
 		case '}', ']':
 			if depth == 0 || open[depth-1] != text[i] {
-				return ""
+				return "", 0
 			}
 			depth, keep = depth-1, i+1
 		case ':':
@@ -120,7 +197,7 @@ func closedJSON(text string) string {
 		}
 	}
 
-	return closing(text[:keep], open[:depth])
+	return closing(text[:keep], open[:depth]), 0
 }
 
 func closing(text string, open []byte) string {

@@ -20,6 +20,7 @@ type jsonParser struct {
 	options Options
 	local   localTime
 	doubts  *clientDoubts // nil, except in a trial
+	cut     bool          // the record that is read was cut off
 }
 
 // A jsonMapping is a shape with the slots of its paths in the scan.
@@ -29,6 +30,9 @@ type jsonMapping struct {
 	path  jsonField
 	uses  []bool    // by slot, for those that are a field of the request itself
 	took  *jsonTook // nil when the time is not that of the beginning
+
+	logger int // the slot of the part of a server that has written the record; -1 for none
+	client int // of the addresses in roleIP, the first that a complete record had, plus 1; 0 before one had any
 
 	free    bool // its writer may give the client's address any name
 	percent bool // texts are percent-encoded
@@ -107,6 +111,9 @@ func (p *jsonParser) mapping(shape jsonShape) jsonMapping {
 		}
 	}
 
+	if m.logger = -1; shape.name == caddyJSON {
+		m.logger = p.scan.slot("logger")
+	}
 	m.took = p.took(shape)
 	return m
 }
@@ -158,6 +165,9 @@ func (p *jsonParser) fill(r *Request) error {
 	if m == nil {
 		return errFormat
 	}
+	if m.logger >= 0 && isNoAccess(p.scan.textAt(m.logger)) {
+		return ErrNoRequest
+	}
 
 	// Errors of these texts are ignored: a client writes them, and must not make its line unread.
 	ownPath := p.fillURL(m, r)
@@ -187,6 +197,12 @@ func (p *jsonParser) fill(r *Request) error {
 
 	// The time is the last, because an envelope may still give one: with errNoTime all else has to be there.
 	return p.fillTime(m, r)
+}
+
+// isNoAccess reports whether a part of Caddy writes no access log. Its records of errors have the request, too, which is in
+// the access log as well.
+func isNoAccess(logger string) bool {
+	return strings.HasPrefix(logger, "http.") && !strings.HasPrefix(logger, "http.log.access")
 }
 
 // decodePercent undoes CloudFront's encoding of texts, as decoderCloudFront does for columns.
@@ -285,6 +301,13 @@ func (p *jsonParser) fillIP(m *jsonMapping, r *Request) bool {
 		}
 
 		if ok && address.IsValid() {
+			// A better one may have been cut off: this one is a proxy's then.
+			if p.cut && m.client > 0 && i >= m.client {
+				return false
+			}
+			if !p.cut && (m.client == 0 || i+1 < m.client) {
+				m.client = i + 1
+			}
 			r.IP = address
 			if p.doubts != nil && m.free {
 				p.doubts.see(p, m, i, address)

@@ -24,6 +24,7 @@ type jsonValue struct {
 	kind    jsonKind
 	escaped bool
 	record  uint64 // the number of the text it comes from
+	cut     bool   // it is the beginning of a string
 }
 
 // A jsonScan reads JSON objects, each from beginning to end once, and keeps the values at the requested paths. Paths
@@ -38,6 +39,7 @@ type jsonScan struct {
 	paths  []string // by slot
 	values []jsonValue
 	record uint64 // the number of the text read last
+	cutAt  int    // the end of a string that was cut off; 0 if there is none
 	text   []byte // unescaped strings of that text
 	learn  bool   // add every path that occurs
 	closed bool   // with learn: except paths that are not in the tree
@@ -173,7 +175,7 @@ func (s *jsonScan) element(t string, i int, node *jsonNode, depth int) (v jsonVa
 		}
 
 		// A string is cut without its quotes; all others are cut below as they stand.
-		return jsonValue{t[i+1 : end-1], jsonString, escaped, s.record}, end
+		return jsonValue{t[i+1 : end-1], jsonString, escaped, s.record, end == s.cutAt}, end
 	case '{', '[':
 		v.kind, end = s.composite(t, i, node, depth+1)
 	case 't':

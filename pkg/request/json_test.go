@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -347,5 +348,25 @@ func TestMembersOfOurNames(t *testing.T) {
 	// Caddy's log_append.
 	if r, err := parseJSON(t, "caddy", `{"ts":1.5,"request":{"method":"GET","uri":"/"},"user_id":"","user":"bob"}`, Options{}); err != nil || r.User != "bob" {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// Where Caddy writes all of its log to one place, a request that fails has a record of the error and one in the access log.
+func TestErrorsOfCaddyAreNoRequests(t *testing.T) {
+	for logger, want := range map[string]error{"http.log.access": nil, "http.log.access.log0": nil, "http.log.access.shop": nil, "": nil, "shop": nil,
+		"http.log.error": ErrNoRequest, "http.log.error.log0": ErrNoRequest, "http.handlers.reverse_proxy": ErrNoRequest} {
+		line := `{"level":"error","ts":1795874145.8,"logger":"` + logger + `","msg":"dial tcp","request":{"remote_ip":"203.0.113.7","method":"GET","uri":"/x"},"duration":0.1,"status":502}`
+		for _, format := range []string{"caddy", "json"} {
+			for _, envelope := range []string{"none", "docker"} {
+				record := line
+				if envelope == "docker" {
+					record = `{"log":` + strconv.Quote(line+"\n") + `,"stream":"stderr","time":"2026-11-28T13:55:45Z"}`
+				}
+				var r Request
+				if err := newDecoder(t, envelope, format, Options{}).Decode(record, &r); err != want {
+					t.Errorf("%s in %s, %s: %v, want %v", format, envelope, logger, err, want)
+				}
+			}
+		}
 	}
 }

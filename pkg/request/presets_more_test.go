@@ -114,7 +114,7 @@ func TestVendorSamples(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", s.line, name, value, want)
 			}
 		}
-		if got.Fields = nil; !reflect.DeepEqual(got, s.want) {
+		if got.Fields, got.open = nil, ""; !reflect.DeepEqual(got, s.want) {
 			t.Errorf("%s\ngot  %+v\nwant %+v", s.line, got, s.want)
 		}
 	}

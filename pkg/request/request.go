@@ -50,7 +50,8 @@ type Request struct {
 	Fields      []Field // further fields of the line, by the names the format gives them; those without a value are left out
 	Take        *Take   // of an attempt at an inline rule; nil in logs
 
-	cut bool // the line was cut off: the fields behind the cut are not known
+	cut  bool   // the line was cut off: the fields behind the cut are not known
+	open string // the line, if it is long and its last field may have been cut off
 }
 
 // A Field is one further field of a request.

@@ -31,6 +31,7 @@ type step struct {
 	ending  ending
 	missing *Unread  // the error of a line in which the field does not end
 	cuts    bool     // the line may be cut off within the field
+	part    cutPart  // of the field, when the line was cut off within it
 	set     setter   // nil when no reader wants the fields that it would set
 	filler  setter   // the value of set when a reader does
 	fields  []string // that set fills, unless it always runs
@@ -151,6 +152,9 @@ func (s *scanner) scan(line string, r *Request) *Unread {
 	if rest != "" && s.required == len(s.steps) {
 		return errFormat
 	}
+	if len(line) >= minCut && s.steps[len(s.steps)-1].ending == endLine {
+		r.open = line
+	}
 	return nil
 }
 
@@ -202,6 +206,13 @@ func (s *step) read(rest string, written escape, r *Request) (string, *Unread) {
 	size := s.size(rest, written)
 	if size < 0 {
 		return "", s.missing
+	}
+	if s.cuts && s.ending == endQuote && size == len(rest) && s.part != partKept {
+		r.cut = true
+		if s.part == partNeeded {
+			return "", s.missing
+		}
+		return "", nil
 	}
 	if s.set != nil {
 		if unread := s.fill(r, rest[:size], written); unread != nil {

@@ -24,11 +24,7 @@ func CutSyslog(record string) (header, message string) {
 		return record[:len(record)-len(rest)], rest
 	}
 
-	// The tag that names the process ends in a colon and a space; the time before it contains neither. If a quote comes
-	// first there is no tag, and the colon belongs to the message.
-	end := strings.Index(rest, ": ")
-	if end >= 0 && strings.IndexByte(rest[:end], '"') < 0 {
-		message = rest[end+2:]
+	if message, ok := cutTag(rest); ok {
 		return record[:len(record)-len(message)], message
 	}
 	if len(rest) < len(record) {
@@ -36,6 +32,22 @@ func CutSyslog(record string) (header, message string) {
 	}
 
 	return "", record
+}
+
+// cutTag is the text behind the tag that names the process: the first word after the time, or the second after a host, with
+// a colon at its end. What follows may be text of a client that looks like a tag.
+func cutTag(rest string) (message string, ok bool) {
+	rest = rest[endOfSyslogTime(rest):]
+	for range 2 {
+		var word string
+		if word, rest, ok = strings.Cut(strings.TrimLeft(rest, " "), " "); !ok {
+			return "", false
+		}
+		if name, tagged := strings.CutSuffix(word, ":"); tagged && !strings.ContainsAny(name, `:"={}`) {
+			return rest, true
+		}
+	}
+	return "", false
 }
 
 // CutBareTag is the message of a record without the tag that a sender wrote without a colon ("web1 nginx 203.0.113.7 …").
@@ -75,11 +87,7 @@ func isLetter(c byte) bool { return 'a' <= c|' ' && c|' ' <= 'z' }
 
 // cutSyslogHost skips time and host, where no tag follows.
 func cutSyslogHost(record, rest string) (header, message string) {
-	time := strings.IndexByte(rest, ' ')
-	if month(rest) != 0 {
-		time = 15
-	}
-	_, message, ok := strings.Cut(rest[time+1:], " ")
+	_, message, ok := strings.Cut(rest[endOfSyslogTime(rest):], " ")
 	if !ok {
 		return "", record
 	}
@@ -130,6 +138,14 @@ func beginsWithSyslogTime(s string) bool {
 		return s[3] == ' ' && s[9] == ':' && s[15] == ' '
 	}
 	return s[4] == '-' && s[7] == '-' && s[10] == 'T'
+}
+
+// endOfSyslogTime is the end of the time at the start of s (see beginsWithSyslogTime), with the space behind it.
+func endOfSyslogTime(s string) int {
+	if month(s) != 0 {
+		return len("Jan _2 15:04:05 ")
+	}
+	return strings.IndexByte(s, ' ') + 1
 }
 
 // cutSyslogLine removes the header that syslog daemons and journalctl write to files: priority, time, host and tag.

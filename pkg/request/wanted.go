@@ -47,6 +47,7 @@ func (v *variable) fields() (names []string, always bool) {
 func (s *step) filledBy(v *variable, set setter) {
 	s.set, s.filler, s.raw = set, set, v.raw
 	s.fields, s.always = v.fields()
+	s.part = partOf(v)
 	for ; v != nil; v = v.next {
 		if v.slot == slotNone {
 			s.fills = append(s.fills, v.name)

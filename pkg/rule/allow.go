@@ -7,6 +7,7 @@ import (
 	"github.com/gaissmai/bart"
 
 	"weir/internal/address"
+	"weir/internal/yamlfile"
 	"weir/pkg/request"
 )
 
@@ -21,12 +22,14 @@ type Allow struct {
 	Rules    []string  // the rules that it applies to; none means all
 
 	networks bart.Lite
+	named    bart.Lite // the addresses that the match names
 	users    map[string]bool
 	hosts    map[string]bool
 	match    *expression
 	before   *expression // match, where conditions on the response are not met
 	until    int64       // Unix ms
 	exempt   []bool      // by index in Set.Rules
+	place    yamlfile.Fault
 }
 
 // plainList reports whether an allow is only a list of clients or users, for all rules and times.
@@ -39,6 +42,9 @@ func (a *Allow) plainList() bool {
 func (a *Allow) prepare(rules []*Rule) {
 	for _, prefix := range a.Prefixes {
 		a.networks.Insert(prefix)
+	}
+	for _, prefix := range a.match.networks() {
+		a.named.Insert(prefix)
 	}
 	a.users, a.hosts = setOf(a.Users), setOf(a.Hosts)
 	a.until = a.Until.UnixMilli()

@@ -19,6 +19,8 @@ type allowSpec struct {
 	Until untilSpec    `yaml:"until"`
 	Rules oneOrMore    `yaml:"rules"`
 
+	Crawler oneOrMore `yaml:"crawler"`
+
 	place yamlfile.Fault
 }
 
@@ -38,8 +40,12 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	if _, isMap := v.Map(); !isMap {
 		return
 	}
+	if v.Given("crawler") {
+		a.checkCrawler(v)
+		return
+	}
 	if !v.Given("ip") && !v.Given("user") && !v.Given("host") && !v.Given("match") {
-		v.Faultf("write ip, user, host or match", "the entry would allow everything")
+		v.Faultf("write ip, user, host, match or crawler", "the entry would allow everything")
 	}
 	// Without addresses the entry would allow them all.
 	if v.Given("ip") && len(a.IP.Prefixes)+len(a.IP.Files) == 0 && !v.Key("ip").Faulty() {
@@ -71,7 +77,7 @@ func (a *allowSpec) allow(prefixes []netip.Prefix) *Allow {
 	slices.SortFunc(prefixes, netip.Prefix.Compare)
 	return &Allow{
 		Prefixes: slices.Compact(prefixes), Users: a.User.words, Hosts: a.Host.words, Match: a.Match.written, Note: a.Note,
-		Until: time.Time(a.Until), Rules: a.Rules.words, match: a.Match.compiled,
+		Until: time.Time(a.Until), Rules: a.Rules.words, match: a.Match.compiled, place: a.place,
 	}
 }
 

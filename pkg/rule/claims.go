@@ -5,11 +5,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/expr-lang/expr/ast"
 
-	"weir/internal/duration"
 	"weir/internal/yamlfile"
 	"weir/pkg/request"
 )
@@ -108,6 +106,25 @@ func (r *Rule) stopped() string {
 
 // escaped describes which claim of a client keeps it from being counted.
 func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
+	name, value := r.avoided(usersChecked)
+	what, word := "the rule %s does not count a client that sends the %s %q", "match"
+	if name == "" && r.CountsShare() {
+		condition := Rule{match: r.Share.of}
+		name, value = condition.avoided(usersChecked)
+		what, word = "the share of the rule %s does not count a client that sends the %s %q", "of"
+	}
+	if name == "" {
+		return "", ""
+	}
+	remedy = "leave the " + name + " out of " + word + ", and allow addresses (allow: [{ip: 10.0.0.0/8}]) where some are not to be counted"
+	if name == "user" {
+		remedy = "leave the user out of " + word + ": a rule by address counts whoever the user is; or " + checkUsers
+	}
+	return fmt.Sprintf(what, r.Name, name, value), remedy
+}
+
+// avoided is a claim that makes the match false of a client whose requests otherwise meet it; without a name there is none.
+func (r *Rule) avoided(usersChecked bool) (name, value string) {
 	if r.match == nil {
 		return "", ""
 	}
@@ -121,11 +138,7 @@ func (r *Rule) escaped(usersChecked bool) (what, remedy string) {
 
 		for _, value := range texts {
 			if value != "" && !counts(value) {
-				remedy = "leave the " + name + " out of match, and allow addresses (allow: [{ip: 10.0.0.0/8}]) where some are not to be counted"
-				if name == "user" {
-					remedy = "leave the user out of match: a rule by address counts whoever the user is; or " + checkUsers
-				}
-				return fmt.Sprintf("the rule %s does not count a client that sends the %s %q", r.Name, name, value), remedy
+				return name, value
 			}
 		}
 	}
@@ -220,7 +233,7 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 
 	// A rule that counts at least the same requests, by a part of the same key that the client cannot change.
 	counts := func(other *Rule) bool {
-		return (other.match == nil || other.Match == r.Match) && !other.CountsDistinct() && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return other.isAtWill(p) || !r.Key.has(p.name) })
+		return (other.match == nil || other.Match == r.Match) && !other.HasValues() && !slices.ContainsFunc(other.Key.parts, func(p part) bool { return other.isAtWill(p) || !r.Key.has(p.name) })
 	}
 	if slices.ContainsFunc(set.Rules, counts) {
 		return "", ""
@@ -230,26 +243,34 @@ func (r *Rule) renamed(set *Set) (what, remedy string) {
 }
 
 // unguarded describes how a client can use the rule's guard: with values of its own it begins more blocks than the guard
-// allows, and further ones are not enforced. It is left alone by the rule for as long as such a block lasts.
+// allows, and further ones are not enforced.
 func (r *Rule) unguarded(usersChecked bool) (what, remedy string) {
-	if r.Guard.MostNew == 0 {
+	if r.Guard.Off() {
 		return "", ""
 	}
+	values := "many"
+	if r.Guard.MostNew > 0 {
+		values = fmt.Sprint(r.Guard.MostNew + 1)
+	}
 	for _, p := range r.Key.parts {
-		if r.isAtWill(p) || p.name == "user" && !usersChecked {
-			return fmt.Sprintf("the rule %s has a guard and counts by %s: one client that breaks the limit with %d of its own values in a minute keeps all others from being blocked", r.Name, p.name, r.Guard.MostNew+1),
+		if r.isAtWill(p) || p.name == "user" && !usersChecked || p.name == "path" && r.countsAnyPath() {
+			return fmt.Sprintf("the rule %s has a guard and counts by %s: one client that breaks the limit with %s of its own values in a minute keeps all others from being blocked", r.Name, p.name, values),
 				"write guard: off in the rule"
 		}
-	}
-	if longest := slices.Max(append([]time.Duration{r.Block.For}, r.Block.Then...)); longest > guardedLongest {
-		return fmt.Sprintf("the rule %s has a guard and blocks of up to %s: a client that breaks the limit in a minute with many new blocks is not refused for as long, whatever it sends, until a person confirms", r.Name, duration.OrForever(longest)),
-			"write shorter blocks, as block: {for: 10m}"
 	}
 	return "", ""
 }
 
-// guardedLongest is how long a block with a guard may be without a warning.
-const guardedLongest = time.Hour
+// countsAnyPath reports whether a client can make up paths that the rule counts.
+func (r *Rule) countsAnyPath() bool {
+	if r.match == nil {
+		return true
+	}
+	counts := func(path string) bool { return r.mayMatch([]string{"path"}, &request.Request{Path: path}) }
+	return slices.ContainsFunc(append([]string{"/"}, r.textsWith("path")...), func(text string) bool {
+		return counts(text+"anything") && counts(text+"something")
+	})
+}
 
 // respelled describes how a client with one credential can have several keys: servers read the name of the scheme in any
 // case of letters, and with several spaces behind it.

@@ -49,6 +49,21 @@ func TestClaimsThatRulesRestOn(t *testing.T) {
 	}
 }
 
+// weir warns of a share that a client keeps by a claim.
+func TestClaimsThatLowerShares(t *testing.T) {
+	for of, want := range map[string]string{
+		`status in 400..498`: "",
+		`agent == ""`:        `the share of the rule a does not count a client that sends the agent "anyone"`,
+		`status in 400..498 and not (agent contains "Mozilla")`: `the agent "Mozilla"`,
+		`status == 404 and user == ""`:                          `the user "anyone"`,
+		`agent contains "curl"`:                                 "",
+		`fields.http_cookie == ""`:                              `the http_cookie "anyone"`,
+		`path startsWith "/api/"`:                               "",
+	} {
+		checkWarnings(t, "rules: [{name: a, key: ip, share: {of: '"+of+"', over: 50%, least: 20, within: 10m}}]\n", want)
+	}
+}
+
 // weir warns of a match and a cost by which a client that sends something else is not counted, or counted less.
 func TestClaimsThatLowerCounts(t *testing.T) {
 	for words, want := range map[string]string{

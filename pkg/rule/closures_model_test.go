@@ -11,6 +11,8 @@ import (
 
 	"github.com/expr-lang/expr"
 
+	"weir/pkg/geoip"
+	"weir/pkg/geoip/geoiptest"
 	"weir/pkg/request"
 )
 
@@ -19,11 +21,11 @@ type grower struct{ *rand.Rand }
 
 func (g grower) one(words ...string) string { return words[g.IntN(len(words))] }
 
-var texts = []string{`"/api/"`, `"/api/orders"`, `"GET"`, `"alice"`, `""`, `"203.0.113.7"`, `"2001:db8::1"`, `"shop.example.com"`, `"a"`, `"É"`, `"\\"`, `"it's"`, `"\x01"`}
+var texts = []string{`"/api/"`, `"/api/orders"`, `"GET"`, `"alice"`, `""`, `"203.0.113.7"`, `"2001:db8::1"`, `"shop.example.com"`, `"a"`, `"É"`, `"\\"`, `"it's"`, `"\x01"`, `"DE"`}
 
 func (g grower) text(depth int) string {
 	if depth == 0 || g.IntN(3) > 0 {
-		return g.one("ip", "user", "method", "host", "path", "raw_path", "query", "agent", "referrer", "fields.tenant", `fields["x-tenant"]`, g.one(texts...))
+		return g.one("ip", "user", "method", "host", "path", "raw_path", "query", "agent", "referrer", "as_name", "country", "city", "fields.tenant", `fields["x-tenant"]`, g.one(texts...))
 	}
 	switch g.IntN(3) {
 	case 0:
@@ -36,7 +38,7 @@ func (g grower) text(depth int) string {
 
 func (g grower) integer(depth int) string {
 	if depth == 0 || g.IntN(3) == 0 {
-		return g.one("status", "bytes", "0", "1", "200", "404", "1024", "-1")
+		return g.one("status", "bytes", "asn", "0", "1", "200", "404", "1024", "-1")
 	}
 	switch g.IntN(6) {
 	case 0:
@@ -128,6 +130,7 @@ func inMachine(text string, wanted reflect.Kind, optimize bool) *expression {
 func TestClosuresAgreeWithTheMachine(t *testing.T) {
 	g := grower{rand.New(rand.NewPCG(1, 2))}
 	translated := 0
+	finder := places(t).NewFinder()
 	const expressions = 4000
 	for range expressions {
 		text, wanted := g.boolean(1+g.IntN(4)), reflect.Bool
@@ -142,7 +145,7 @@ func TestClosuresAgreeWithTheMachine(t *testing.T) {
 			translated++
 		}
 		machine := inMachine(text, wanted, false)
-		var ours, theirs subject
+		ours, theirs := subject{finder: finder}, subject{finder: finder}
 		for range 5 {
 			r := g.request()
 			ours.about(r)
@@ -159,6 +162,17 @@ func TestClosuresAgreeWithTheMachine(t *testing.T) {
 	if translated < expressions/3 {
 		t.Errorf("only %d of %d expressions had closures", translated, expressions)
 	}
+}
+
+// places are databases with some of the addresses of a grower's requests.
+func places(t *testing.T) *geoip.Databases {
+	d, err := geoip.Read("test.mmdb", geoiptest.Bytes(t, 1, map[string]geoiptest.Entry{
+		"203.0.113.0/24": {ASN: 200, Name: "É", Country: "DE"}, "2001:db8::/32": {ASN: 404, Country: "FR", City: "a"},
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return geoip.Join(d)
 }
 
 // answer is the result of an expression for a request, failures included.

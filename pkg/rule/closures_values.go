@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr/ast"
+
+	"weir/pkg/geoip"
 )
 
 // The closures of values: texts, integers and floats. closures.go has those of conditions, which compare them.
@@ -46,6 +48,9 @@ var textNames = map[string]text{
 	"referrer": func(s *subject) string { return s.Referrer },
 	"verdict":  (*subject).verdict,
 	"rule":     (*subject).rule,
+	"as_name":  func(s *subject) string { return s.located().Text(geoip.ASName) },
+	"country":  func(s *subject) string { return s.located().Text(geoip.Country) },
+	"city":     func(s *subject) string { return s.located().Text(geoip.City) },
 }
 
 // fieldOf is fields.name and fields["name"].
@@ -70,6 +75,8 @@ func integerOf(n ast.Node) integer {
 			return func(s *subject) int { return s.Status }
 		case "bytes":
 			return (*subject).bytes
+		case "asn":
+			return (*subject).asn
 		}
 	case *ast.UnaryNode:
 		if inner := integerOf(n.Node); inner != nil {

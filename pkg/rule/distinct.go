@@ -22,24 +22,39 @@ import (
 // CountsDistinct reports whether the rule counts different values of Distinct.
 func (r *Rule) CountsDistinct() bool { return len(r.Distinct.parts) > 0 }
 
-// DistinctOf says what the values of each rule's hits are of, as a number: of other fields, or hashed with another key, it
-// is another one. It is 0 of rules that count hits. Without a rule that counts values it is nil.
-func (s *Set) DistinctOf() (of []uint64) {
-	if !slices.ContainsFunc(s.Rules, (*Rule).CountsDistinct) {
+// ValuesOf says what the values of each rule's hits are of, as a number: of other fields, or hashed with another key, or
+// where hits are 1 that meet another condition, it is another one. It is 0 of rules that count hits. Without a rule whose
+// hits have values it is nil.
+func (s *Set) ValuesOf() (of []uint64) {
+	if !slices.ContainsFunc(s.Rules, (*Rule).HasValues) {
 		return nil
 	}
 	for _, r := range s.Rules {
-		of = append(of, r.DistinctOf())
+		of = append(of, r.ValuesOf())
 	}
 	return of
 }
 
-// DistinctOf is that of the rule.
-func (r *Rule) DistinctOf() uint64 {
+// ValuesOf is that of the rule.
+func (r *Rule) ValuesOf() uint64 {
+	if r.CountsShare() {
+		return r.Share.valuesOf()
+	}
+	return r.distinctOf()
+}
+
+func (r *Rule) distinctOf() uint64 {
 	if !r.CountsDistinct() {
 		return 0
 	}
-	sum := sha256.Sum256([]byte(r.Distinct.String() + "\x00" + r.valuesBy.sum()))
+	of := r.Distinct.String() + "\x00" + r.valuesBy.sum()
+	if r.CountsBlocks() {
+		of = "blocked\x00" + r.Distinct.String()
+		if r.Above != "" {
+			of += "\x00" + r.Above
+		}
+	}
+	sum := sha256.Sum256([]byte(of))
 	return max(1, binary.LittleEndian.Uint64(sum[:]))
 }
 
@@ -110,7 +125,7 @@ func (k Key) limitText(l Limit) string {
 
 // JoinTexts joins the texts of limits: with commas where they are in words.
 func JoinTexts(limits []string) string {
-	if slices.ContainsFunc(limits, func(text string) bool { return strings.Contains(text, " different ") }) {
+	if slices.ContainsFunc(limits, func(text string) bool { return strings.Contains(text, " within ") }) {
 		return strings.Join(limits, ", ")
 	}
 	return strings.Join(limits, " ")
@@ -135,16 +150,27 @@ func spanText(d time.Duration) string {
 	return d.String()
 }
 
-// Phrased are limits with the texts that they have in the rule: in words, if it counts different values.
-func (r *Rule) Phrased(limits []Limit) []Limit { return r.Distinct.phrased(limits) }
+// Phrased are limits with the texts that they have in the rule: in words, if it counts different values or a share.
+func (r *Rule) Phrased(limits []Limit) []Limit {
+	if !r.CountsShare() {
+		return r.Distinct.phrased(limits, r.onBlocked)
+	}
+	limits = slices.Clone(limits)
+	for i := range limits {
+		limits[i].Text = r.Share.limitText(limits[i])
+	}
+	return limits
+}
 
-func (k Key) phrased(limits []Limit) []Limit {
+func (k Key) phrased(limits []Limit, blocked bool) []Limit {
 	if len(k.parts) == 0 {
 		return limits
 	}
 	limits = slices.Clone(limits)
 	for i := range limits {
-		limits[i].Text = k.limitText(limits[i])
+		if limits[i].Text = k.limitText(limits[i]); blocked {
+			limits[i].Text = groupText(limits[i])
+		}
 	}
 	return limits
 }
@@ -190,7 +216,7 @@ func (r *ruleSpec) checkDistinct(v yamlfile.Value) bool {
 	}
 
 	for _, p := range r.Distinct.parts {
-		if r.Key.has(p.name) && !v.Key("key").Faulty() {
+		if r.Key.has(p.name) && !bool(r.On) && !v.Key("key").Faulty() {
 			v.Key("distinct").Faultf("leave it out of one of them", "%s is in the key, so the requests of a key have one %s", p.name, p.name)
 		}
 	}

@@ -21,7 +21,7 @@ func valueOf(t *testing.T, rules string, r request.Request) (value, of uint64, o
 	if len(hits) == 0 {
 		return 0, 0, false
 	}
-	return hits[0].Value, set.DistinctOf()[0], true
+	return hits[0].Value, set.ValuesOf()[0], true
 }
 
 const byPath = "rules: [{name: a, key: ip, distinct: path, limits: [200/hour]}]"
@@ -49,7 +49,7 @@ func TestValues(t *testing.T) {
 	if _, _, ok := valueOf(t, "rules: [{name: a, key: ip, distinct: user, limits: [200/hour]}]", request.Request{Path: "/a"}); ok {
 		t.Error("a request without the field counts")
 	}
-	if set := mustParse(t, "rules: [{name: a, key: ip, limits: [1/s]}]"); set.DistinctOf() != nil {
+	if set := mustParse(t, "rules: [{name: a, key: ip, limits: [1/s]}]"); set.ValuesOf() != nil {
 		t.Error("a set without different values has some")
 	}
 }

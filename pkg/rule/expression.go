@@ -38,10 +38,14 @@ type environment struct {
 	Verdict  string            `expr:"verdict"` // of an attempt at an inline rule
 	Rule     string            `expr:"rule"`    // likewise
 	Fields   map[string]string `expr:"fields"`
+	ASN      int               `expr:"asn"` // of the client's address, as the following
+	ASName   string            `expr:"as_name"`
+	Country  string            `expr:"country"`
+	City     string            `expr:"city"`
 }
 
 var (
-	identifiers = []string{"ip", "user", "method", "host", "path", "raw_path", "query", "status", "bytes", "agent", "referrer", "verdict", "rule", "fields"}
+	identifiers = []string{"ip", "user", "method", "host", "path", "raw_path", "query", "status", "bytes", "agent", "referrer", "verdict", "rule", "fields", "asn", "as_name", "country", "city"}
 	// impure are the functions that do not depend on the request alone, or make no sense without those.
 	impure    = []string{"now", "date", "duration", "timezone"}
 	operators = []string{"startsWith", "endsWith", "contains", "matches", "in", "not", "and", "or"}
@@ -93,7 +97,8 @@ func compileAll(text string, wanted reflect.Kind) (*expression, []complaint) {
 		return nil, complaints
 	}
 
-	program, err := expr.Compile(text, options(wanted, false)...)
+	free := freed(tree.Node)
+	program, err := expr.Compile(text, append(options(wanted, false), free...)...)
 	if err != nil {
 		return nil, []complaint{explain(text, err)}
 	}
@@ -103,7 +108,7 @@ func compileAll(text string, wanted reflect.Kind) (*expression, []complaint) {
 	if e.translate(wanted); e.boolean != nil || e.number != nil {
 		return e, nil
 	}
-	if e.program, err = expr.Compile(text, options(wanted, true)...); err != nil {
+	if e.program, err = expr.Compile(text, append(options(wanted, true), free...)...); err != nil {
 		return nil, []complaint{explain(text, err)}
 	}
 

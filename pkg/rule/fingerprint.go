@@ -21,7 +21,10 @@ type decidingSet struct {
 	Rules   []decidingRule
 	Allows  []decidingAllow
 	Paths   request.PathForm
-	Secret  string `json:",omitempty"` // a hash of the key
+	Secret  string   `json:",omitempty"` // a hash of the key
+	GeoIP   []string `json:",omitempty"` // hashes of the databases, if rules use them
+
+	Crawlers []string `json:",omitempty"`
 }
 
 type decidingRule struct {
@@ -49,7 +52,16 @@ type decidingRule struct {
 	Guard  int64         `json:",omitempty"`
 	Share  float64       `json:",omitempty"` // of the guard
 
-	Distinct []string `json:",omitempty"`
+	Distinct []string       `json:",omitempty"`
+	ShareOf  *decidingShare `json:",omitempty"`
+	Blocked  bool           `json:",omitempty"`
+	Above    string         `json:",omitempty"`
+}
+
+type decidingShare struct {
+	Of   string
+	Over int64
+	Late time.Duration
 }
 
 type decidingAllow struct {
@@ -60,7 +72,10 @@ type decidingAllow struct {
 
 // fingerprint hashes the deciding parts.
 func fingerprint(s *Set) string {
-	d := decidingSet{Meaning: meaning, Paths: s.Paths, Secret: s.secret.sum()}
+	d := decidingSet{Meaning: meaning, Paths: s.Paths, Secret: s.secret.sum(), Crawlers: s.decidingCrawlers()}
+	for _, database := range s.GeoIP().All() {
+		d.GeoIP = append(d.GeoIP, database.Sum)
+	}
 	for _, r := range s.Rules {
 		d.Rules = append(d.Rules, r.deciding())
 	}
@@ -84,10 +99,14 @@ func (r *Rule) deciding() decidingRule {
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
 		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog, Guard: r.Guard.MostNew, Share: r.Guard.MostShare,
+		Blocked: r.onBlocked, Above: r.Above,
 	}
 
 	if r.CountsDistinct() {
 		d.Distinct = r.Distinct.Words()
+	}
+	if r.CountsShare() {
+		d.ShareOf = &decidingShare{r.Share.of.canonical(), r.Share.millionths(), r.Share.Late}
 	}
 	if r.Queue != nil {
 		d.Queue = r.Queue.Stream

@@ -12,8 +12,10 @@ import (
 
 // A Guard bounds how many new blocks of a rule are enforced. The zero Guard bounds nothing.
 type Guard struct {
-	MostNew   int64   // blocks that begin within one minute; 0 bounds none
-	MostShare float64 // keys that are newly blocked within one minute, in percent of those that sent something in it; 0 bounds none
+	MostNew int64 // blocks that begin within one minute; 0 bounds none
+	// MostShare is how many keys may be newly blocked within one minute, in percent of those that sent something in it. Of a
+	// group rule it is how many of the requests of the last hour a network may have sent that is blocked. 0 bounds none.
+	MostShare float64
 }
 
 // LeastShared is how many keys may be newly blocked in a minute whatever MostShare says: a share of a few keys says nothing.
@@ -143,8 +145,8 @@ func (f *fileSpec) guarded() {
 	for i := range f.Rules {
 		if r := &f.Rules[i]; !r.Guard.given && (r.countsLog() || r.Block.After > 0) {
 			r.Guard = f.Guard
-			if !r.countsLog() {
-				r.Guard.MostShare = 0 // see checkGuard
+			if !r.countsLog() || bool(r.On) {
+				r.Guard.MostShare = 0 // see checkGuard and checkGroup
 			}
 		}
 	}

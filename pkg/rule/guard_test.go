@@ -51,23 +51,31 @@ func TestShareOfAGuard(t *testing.T) {
 // A client that chooses its keys can use up the guard of a rule alone, and weir check says so.
 func TestGuardsThatAClientTrips(t *testing.T) {
 	for rules, want := range map[string]string{
-		"{name: a, key: ip}": "",
-		"{name: a, key: ip, block: {for: 1h, then: [1h]}}":            "",
-		"{name: a, key: ip, block: {for: 10m, then: [1h, 24h]}}":      "blocks of up to 1d",
-		"{name: a, key: ip, block: {for: forever}}":                   "blocks of up to forever",
-		"{name: a, key: [ip, path]}":                                  "",
+		"{name: a, key: ip}":                                          "",
+		"{name: a, key: ip, block: {for: forever}}":                   "", // a guarded key that goes on is counted again
+		"{name: a, key: [ip, path]}":                                  "counts by path",
 		"{name: a, key: [ip, agent]}, {name: b, key: ip}":             "the rule a has a guard and counts by agent",
 		"{name: a, key: [ip, http_x_tenant]}, {name: b, key: ip}":     "with 51 of its own values in a minute",
 		"{name: a, key: [ip, user]}":                                  "counts by user",
 		"{name: a, key: [ip, agent], guard: off}, {name: b, key: ip}": "",
 	} {
-		text := "guard: {most_new: 50/min}\nrules: [" + strings.ReplaceAll(rules, "{name:", "{match: 'status != 401', limits: [9/s], name:") + "]\n"
-		_, warnings, err := rule.Parse("rules.yaml", []byte(text))
-		if err != nil {
-			t.Fatal(err)
+		for guard, values := range map[string]string{"most_new: 50/min": "51", "most_share: 2%": "many"} {
+			text := "guard: {" + guard + "}\nrules: [" + strings.ReplaceAll(rules, "{name:", "{match: 'status != 401', limits: [9/s], name:") + "]\n"
+			_, warnings, err := rule.Parse("rules.yaml", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := strings.Replace(want, "51", values, 1)
+			if got := fmt.Sprint(warnings); strings.Contains(got, "has a guard") != (want != "") || !strings.Contains(got, want) {
+				t.Errorf("%s\n%s", text, got)
+			}
 		}
-		if got := fmt.Sprint(warnings); strings.Contains(got, "has a guard") != (want != "") || !strings.Contains(got, want) {
-			t.Errorf("%s\n%s", text, got)
+	}
+	for match, warns := range map[string]bool{`path startsWith "/api/"`: true, `path == "/login"`: false, `path in ["/a", "/b"] and status == 401`: false, `path matches "^/login(/|$)"`: false} {
+		text := fmt.Sprintf("rules: [{name: a, match: '%s', key: [ip, path], limits: [9/s], guard: {most_new: 50/min}}]", match)
+		_, warnings, err := rule.Parse("rules.yaml", []byte(text))
+		if err != nil || strings.Contains(fmt.Sprint(warnings), "has a guard") != warns {
+			t.Errorf("%s: %v, %v", match, warnings, err)
 		}
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"weir/pkg/window"
 )
 
-// CountsLog reports whether collectors and aggregators count the rule: every rule but an inline one without also: log.
-func (r *Rule) CountsLog() bool { return !r.Inline || r.AlsoLog }
+// CountsLog reports whether collectors and aggregators count the rule: every rule but an inline one without also: log, and
+// one that counts blocks. Of a Counted set, aggregators count these too.
+func (r *Rule) CountsLog() bool { return r.counted || !r.onBlocked && (!r.Inline || r.AlsoLog) }
 
 // InlinePolicy defines how an inline decision counts the attempts of each of the rule's keys. No attempt is late, its
 // cost may be any, and the block is the default one, which is never used.

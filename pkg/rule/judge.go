@@ -15,7 +15,7 @@ const (
 	Inline                // the rule is decided inline, and does not count the log
 	Allowed               // an allow entry applies to it
 	NoMatch               // the rule's match is not true for it
-	Failed                // the match or the cost could not be computed, as when it divides by zero
+	Failed                // the match, the cost or the condition of the share could not be computed, as when it divides by zero
 	Refused               // an enforcer refused it, and the rule counts served requests
 	NoKey                 // it lacks a part of the rule's key, or a field whose different values count
 	NoCost                // its cost is below 1
@@ -33,7 +33,7 @@ type Hit struct {
 	Key  []byte // canonical
 	Cost int64  // at least 1
 
-	Value uint64 // of the fields whose different values the rule counts; 0 without
+	Value uint64 // of the fields whose different values the rule counts; 1 of a hit that meets the condition of its share; else 0
 }
 
 // A Judge finds the hits of requests. It has the memory for one request, so one goroutine uses it.
@@ -48,15 +48,23 @@ type Judge struct {
 	masked   request.Request
 	masks    []byte // texts of masked
 	secrets  []shownSecret
+	groups   []GroupHit
+	watches  bool // the networks of group rules
+
+	networkOf request.Request // that Networks was asked about
 }
 
 // NewJudge makes a Judge of the set.
 func (s *Set) NewJudge() *Judge {
 	n := len(s.Rules)
-	return &Judge{
+	j := &Judge{
 		set: s, subject: subject{paths: s.Paths}, exempt: make([]bool, n), outcomes: make([]Reason, n), counts: make([][Reasons]int64, n), hits: make([]Hit, 0, n),
 		keys: make([]byte, 0, 128*n),
 	}
+	if s.places != nil {
+		j.subject.finder = s.places.NewFinder()
+	}
+	return j
 }
 
 // Hits are the hits of a request of a log, one a rule at most, in the order of the rules. They are valid until the next
@@ -68,6 +76,8 @@ func (j *Judge) Hits(r *request.Request) []Hit {
 	for i, rule := range j.set.Rules {
 		reason := Allowed
 		switch {
+		case rule.onBlocked && j.watches:
+			continue // networks
 		case !rule.CountsLog():
 			reason = Inline
 		case rule.ofAttempts != (r.Take != nil):
@@ -77,6 +87,7 @@ func (j *Judge) Hits(r *request.Request) []Hit {
 		}
 		j.note(i, reason)
 	}
+	j.networks()
 	return j.hits
 }
 
@@ -105,6 +116,11 @@ func (j *Judge) count(i int, rule *Rule) Reason {
 	if rule.CountsDistinct() {
 		if value, ok = j.subject.value(rule, keys[start:]); !ok {
 			return NoKey
+		}
+	}
+	if rule.CountsShare() {
+		if value, ok = rule.Share.value(&j.subject); !ok {
+			return Failed
 		}
 	}
 

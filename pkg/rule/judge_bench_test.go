@@ -1,9 +1,12 @@
 package rule_test
 
 import (
+	"math/rand/v2"
 	"net/netip"
 	"testing"
 
+	"weir/pkg/geoip"
+	"weir/pkg/geoip/geoiptest"
 	"weir/pkg/request"
 	"weir/pkg/rule"
 )
@@ -67,4 +70,55 @@ func BenchmarkKey(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Counting by the network of the client, next to counting by its address (rules=1): for addresses that are all new, and for
+// a thousand that come again and again. The two databases have 200,000 networks each.
+func BenchmarkJudgeByPlace(b *testing.B) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var all []*geoip.Database
+	for _, entry := range []geoiptest.Entry{{ASN: 1}, {Country: "A"}} {
+		networks := entries{}
+		for range 100_000 {
+			networks[netip.PrefixFrom(random(r, false), 24).Masked().String()] = entry
+			networks[netip.PrefixFrom(random(r, true), 48).Masked().String()] = entry
+			if entry.ASN++; entry.Country != "" {
+				entry = geoiptest.Entry{Country: string([]byte{'A' + byte(r.IntN(26)), 'A' + byte(r.IntN(26))})}
+			}
+		}
+		all = append(all, database(b, networks))
+	}
+
+	text := func(key string) string {
+		return `rules: [{name: a, key: ` + key + `, limits: [10/min], match: 'path startsWith "/api/" and method != "OPTIONS"'}]`
+	}
+	for _, of := range []struct {
+		name      string
+		addresses int
+		six       bool
+	}{{"new IPv4", 1 << 16, false}, {"new IPv6", 1 << 16, true}, {"1000 IPv4", 1000, false}, {"1000 IPv6", 1000, true}} {
+		addresses := make([]netip.Addr, of.addresses)
+		for i := range addresses {
+			addresses[i] = random(r, of.six)
+		}
+		for _, key := range []string{"ip", "asn", "[asn, country]"} {
+			b.Run(of.name+"/key="+key, func(b *testing.B) {
+				judge, q, i := mustParse(b, text(key)).Located(geoip.Join(all...)).NewJudge(), sample(), 0
+				b.ReportAllocs()
+				for b.Loop() {
+					q.IP = addresses[i%len(addresses)]
+					judge.Hits(q)
+					i++
+				}
+			})
+		}
+	}
+}
+
+// random is an address of a public network.
+func random(r *rand.Rand, six bool) netip.Addr {
+	if six {
+		return netip.AddrFrom16([16]byte{0x2a, byte(r.IntN(16)), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32()), 15: byte(r.Uint32())})
+	}
+	return netip.AddrFrom4([4]byte{1 + byte(r.IntN(126)), byte(r.Uint32()), byte(r.Uint32()), byte(r.Uint32())})
 }

@@ -76,8 +76,8 @@ func (p *part) append(b []byte, s *subject, listed bool) []byte {
 		return strconv.AppendInt(b, int64(r.Status), 10)
 	}
 
-	// Every other name is of a further field (parsePart).
-	return keytext.Append(b, field(r, p.name), listed)
+	// Every other name is of a field of databases, or of a further one (parsePart).
+	return keytext.Append(b, s.further(p.name), listed)
 }
 
 // field is the value of a further field, or "".

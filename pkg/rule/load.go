@@ -14,6 +14,7 @@ import (
 	"weir/internal/nearest"
 	"weir/internal/regular"
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
 )
 
 // Load reads the rules files of the patterns: paths, or globs such as rules.d/*.yaml, whose files are sorted by name.
@@ -75,7 +76,7 @@ func HoldsRules(data []byte) bool {
 	}
 
 	// Other files have rules too: weir.yaml under that key, and tests of rules.
-	for _, other := range []string{"data", "mode", "client", "time", "log", "kafka", "store", "collector", "aggregator", "enforcer", "kind", "tests"} {
+	for _, other := range []string{"data", "mode", "client", "geoip", "time", "log", "kafka", "store", "collector", "aggregator", "enforcer", "kind", "tests"} {
 		if top[other] {
 			return false
 		}
@@ -134,12 +135,16 @@ type loader struct {
 	bundled      []yamlfile.Inner // files that are looked for before those of the disk
 	rules        []*Rule
 	allows       []allowIn
-	spelling     *pathsSpec // of the first file that has it
+	crawling     []allowSpec  // allow entries of crawlers
+	crawlers     crawlersSpec // of one's own
+	spelling     *pathsSpec   // of the first file that has it
 	usersChecked bool
-	secret       *secretFileSpec // of the first file that has it
-	secretOf     string          // that file
-	lenient      bool            // a secret file that cannot be read is no fault
-	fields       Fields          // of the requests that the rules are for
+	secret       *secretFileSpec  // of the first file that has it
+	secretOf     string           // that file
+	lenient      bool             // a secret file that cannot be read is no fault
+	fields       Fields           // of the requests that the rules are for
+	placesUnread bool             // they were not read, so the set has no fingerprint if it uses them
+	places       *geoip.Databases // that the rules are for; nil when they are not known
 	files        []string
 	faults       yamlfile.Faults
 	warnings     yamlfile.Faults
@@ -217,7 +222,12 @@ func (l *loader) add(file string, spec fileSpec) {
 	for i := range spec.Rules {
 		l.rules = append(l.rules, spec.Rules[i].rule())
 	}
+	l.addCrawlers(spec.Crawlers)
 	for _, allow := range spec.Allow {
+		if len(allow.Crawler.words) > 0 {
+			l.crawling = append(l.crawling, allow)
+			continue
+		}
 		l.allows = append(l.allows, allowIn{allow, file})
 	}
 }
@@ -244,12 +254,18 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	}
 
 	l.checkNames()
+	l.checkAbove()
+	l.checkTraffic()
 	l.checkFields()
 	l.hide(set)
+	set.Crawlers = l.findCrawlers()
 	for i := range l.allows {
 		set.Allows = append(set.Allows, l.allow(&l.allows[i]))
 	}
 
+	if set.locate(l.places); l.places != nil {
+		l.faults = append(l.faults, set.unlocated()...)
+	}
 	if len(l.rules) == 0 && len(l.faults) == 0 {
 		l.fault(l.name, "write rules: with at least one rule under it", "there are no rules")
 	}
@@ -272,7 +288,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 	}
 
 	set.allowed, set.files = newAllowed(set.Allows), l.files
-	if set.secret == nil || set.secret.key != nil {
+	if (set.secret == nil || set.secret.key != nil) && !(l.placesUnread && len(set.placesUsed()) > 0) {
 		set.fingerprint = fingerprint(set)
 	}
 	return set, l.warnings, nil

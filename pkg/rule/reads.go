@@ -4,12 +4,14 @@ import (
 	"slices"
 
 	"github.com/expr-lang/expr/ast"
+
+	"weir/pkg/geoip"
 )
 
 // Reads are the names of the fields that Judge.Hits reads from requests, including further ones; nil means any field of
 // a request. The time is always read.
 func (s *Set) Reads() []string {
-	reads := reader{names: []string{}}
+	reads := reader{names: []string{}, places: s.places}
 	for _, rule := range s.Rules {
 		if !rule.CountsLog() {
 			continue
@@ -30,7 +32,7 @@ func (s *Set) Reads() []string {
 	return slices.Compact(reads.names)
 }
 
-// An Asked is a field of requests, and the names of the rules that use it in match, key or cost; the name allow stands
+// An Asked is a field of requests, and the names of the rules that use it in match, key, cost, distinct or share; the name allow stands
 // for allow entries. Rules that do not count the log are left out.
 type Asked struct {
 	Field string
@@ -57,7 +59,7 @@ func (s *Set) Asks() (all []Asked) {
 		if !rule.countsRequestsOfLogs() {
 			continue
 		}
-		r := &reader{variables: map[string]bool{}}
+		r := &reader{variables: map[string]bool{}, places: s.places}
 		r.asked(rule)
 		add(rule.Name, r)
 	}
@@ -75,8 +77,9 @@ func (r *Rule) countsRequestsOfLogs() bool { return r.CountsLog() && !r.ofAttemp
 
 // A reader collects the fields that are read.
 type reader struct {
-	names []string
-	any   bool // a further field whose name is only known at run time
+	names  []string
+	any    bool             // a further field whose name is only known at run time
+	places *geoip.Databases // their fields are read from the address
 
 	variables map[string]bool // names in expressions that are not fields, if they are wanted
 }
@@ -93,10 +96,15 @@ func (r *reader) add(names ...string) {
 // asked adds the fields that decide whether a request is a hit, and those of its key.
 func (r *reader) asked(rule *Rule) {
 	for _, part := range slices.Concat(rule.Key.parts, rule.Distinct.parts) {
+		if f, ok := geoip.FieldOf(part.name); ok && r.places.Has(f) {
+			r.add("ip")
+			continue
+		}
 		r.add(part.name)
 	}
 	r.expression(rule.match)
 	r.expression(rule.cost)
+	r.expression(rule.condition())
 }
 
 func (r *reader) allow(allow *Allow) {
@@ -119,8 +127,11 @@ func (r *reader) expression(e *expression) {
 	}
 	named := namesIn{}
 	ast.Walk(&e.tree, &named)
-	r.add(named.all...)
 	for _, name := range named.all {
+		if slices.Contains(named.places, name) && !slices.Contains(named.further, name) {
+			name = "ip"
+		}
+		r.add(name)
 		if r.variables != nil && !slices.Contains(identifiers, name) && !slices.Contains(named.further, name) {
 			r.variables[name] = true
 		}
@@ -131,6 +142,7 @@ func (r *reader) expression(e *expression) {
 type namesIn struct {
 	all     []string
 	further []string // of them, those behind fields
+	places  []string // and those of databases
 	dynamic int      // occurrences of fields without a constant name behind it
 }
 
@@ -143,6 +155,9 @@ func (n *namesIn) Visit(node *ast.Node) {
 			return
 		}
 		n.all = append(n.all, node.Value)
+		if _, ok := geoip.FieldOf(node.Value); ok {
+			n.places = append(n.places, node.Value)
+		}
 	case *ast.MemberNode:
 		of, ok := node.Node.(*ast.IdentifierNode)
 		name, constant := node.Property.(*ast.StringNode)

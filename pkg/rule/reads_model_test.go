@@ -34,6 +34,7 @@ func TestUnreadFieldsChangeNothing(t *testing.T) {
 	g := grower{rand.New(rand.NewPCG(7, 8))}
 	const expressions = 3000
 	without := 0
+	finder := places(t).NewFinder()
 	for range expressions {
 		text, wanted := g.boolean(1+g.IntN(3)), reflect.Bool
 		if g.IntN(3) == 0 {
@@ -45,7 +46,7 @@ func TestUnreadFieldsChangeNothing(t *testing.T) {
 		}
 		reads := reader{}
 		reads.expression(e)
-		var whole, part subject
+		whole, part := subject{finder: finder}, subject{finder: finder}
 		for range 5 {
 			r := g.request()
 			left := stripped(r, reads.names)

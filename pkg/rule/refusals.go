@@ -32,17 +32,21 @@ func (r *Rule) countsRefusals() *Rule {
 	return &counted
 }
 
-// Counted is the set as aggregators count it: with the refusals of inline rules as rules of their own. Its fingerprint is
+// Counted is the set as aggregators count it: with the refusals of inline rules as rules of their own, and
+// with the rules that count blocks. Its fingerprint is
 // that of the set.
 func (s *Set) Counted() *Set {
-	if !s.CountsRefusals() {
+	if !s.CountsRefusals() && !s.CountsBlocks() {
 		return s
 	}
 	counted := *s
 	counted.Rules = slices.Clone(s.Rules)
 	for i, r := range s.Rules {
-		if r.CountsRefusals() {
+		switch {
+		case r.CountsRefusals():
 			counted.Rules[i] = r.refusals
+		case r.CountsBlocks():
+			counted.Rules[i] = r.countedBlocks()
 		}
 	}
 	return &counted

@@ -50,6 +50,7 @@ import (
 	"time"
 
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
 	"weir/pkg/inline"
 	"weir/pkg/request"
 	"weir/pkg/window"
@@ -61,13 +62,21 @@ type Set struct {
 	Allows []*Allow
 	Paths  request.PathForm // the form of path in matches and keys
 
+	// Crawlers are those that allow names. An enforcer lets their addresses through; all other readers of the rules treat
+	// their requests like any others.
+	Crawlers []Crawler
+
 	files       []string
 	embedded    Embedded
 	inline      []int // indexes of the inline rules
 	fingerprint string
 	allowed     *allowed
-	secret      *secret  // nil when no rule is secret
-	hides       []string // fields whose values are secret
+	secret      *secret          // nil when no rule is secret
+	hides       []string         // fields whose values are secret
+	databases   *geoip.Databases // of addresses; nil when they are not known
+	places      *geoip.Databases // those of them that rules use; nil for none
+
+	allowedSystems []map[uint32]bool // by index in Allows: the autonomous systems of its addresses; nil unless a group rule counts by them
 }
 
 // A Rule defines which requests count, by which key, how many are allowed and what happens then.
@@ -76,7 +85,9 @@ type Rule struct {
 	Description string
 	Match       string // the expression as written; empty when every request counts
 	Key         Key
+	Above       string  // the group rule whose blocks leave what this one counts; "" counts all
 	Distinct    Key     // what different values are counted of; without parts, hits are counted
+	Share       *Share  // the limit is of the share of requests that meet a condition; nil without
 	Limits      []Limit // at least one
 	Algorithm   window.Algorithm
 	Subwindows  int    // of the counter algorithm
@@ -98,12 +109,16 @@ type Rule struct {
 	Guard       Guard              // bounds how many new blocks are enforced
 
 	match, cost *expression // nil: every request, one hit
+	onBlocked   bool        // it counts the blocks of other rules
+	passes      bool        // of those: rules stand above it
+	counted     bool        // of those: as aggregators count it
 	ofAttempts  bool        // match reads the verdict or the rule of attempts: it counts these, and no requests of logs
 	refusals    *Rule       // how refused attempts are counted; nil for rules without block: {after: …}
 	cover       *expression // match as far as it can be decided before the response; nil covers all
 	valuesBy    *secret     // the key of the hashes of values; nil for plain ones
 	place       yamlfile.Fault
 	tryPlace    yamlfile.Fault
+	abovePlace  yamlfile.Fault
 }
 
 // A Block defines the consequence of a broken limit.
@@ -175,7 +190,7 @@ func (c Covers) String() string { return coversWords[c] }
 // exactness bound, 0 for the default.
 func (r *Rule) Policy(late time.Duration, remember int) (*window.Policy, error) {
 	c := r.windowConfig()
-	c.Late, c.Remember, c.Ones = late, cmp.Or(remember, r.Remember), r.cost == nil
+	c.Late, c.Remember, c.Ones = r.Late(late), cmp.Or(remember, r.Remember), r.cost == nil
 	c.AtOnce = nil // inline rules have these, and are not counted in this way
 	c.Block = window.Block{For: r.Block.For, Then: r.Block.Then, Forget: r.Block.Forget, Extend: r.Block.Extend, Clear: r.Block.Clear}
 	return window.New(c)
@@ -192,7 +207,7 @@ func (r *Rule) windowConfig() window.Config {
 			limits = append(limits, window.Limit{Hits: maxHits, Per: time.Second})
 		}
 	}
-	return window.Config{Algorithm: r.Algorithm, Limits: limits, Subwindows: r.Subwindows, Burst: r.Burst, AtOnce: atOnce(r.Limits), Distinct: r.DistinctOf()}
+	return window.Config{Algorithm: r.Algorithm, Limits: limits, Subwindows: r.Subwindows, Burst: r.Burst, AtOnce: atOnce(r.Limits), Distinct: r.distinctOf(), Share: r.Share.window(), Members: r.CountsBlocks(), Passes: r.passes, Shift: r.MemberShift()}
 }
 
 // Rule is the rule of a name, and its index in Rules; nil and -1 when there is none.

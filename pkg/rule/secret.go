@@ -13,6 +13,7 @@ import (
 
 	"weir/internal/keytext"
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
 	"weir/pkg/request"
 )
 
@@ -92,6 +93,9 @@ func (h *hider) append(b []byte, of *secret, value string) []byte {
 // appendHidden appends the hash of a part of the key. Records of attempts have hashes already.
 func (s *subject) appendHidden(b []byte, of *secret, name string) []byte {
 	value := secretOf(s.Request, name)
+	if f, ok := geoip.FieldOf(name); ok && s.finder.Has(f) {
+		value = s.placeText(f)
+	}
 	if s.Take != nil && isHidden(value) {
 		return append(b, value...)
 	}

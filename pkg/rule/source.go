@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
 )
 
 // A Source is the rules of a configuration: a path, a glob, a list of them, or the rules themselves:
@@ -14,7 +15,11 @@ import (
 //	rules: {rules: [...], allow: [...]}
 type Source struct {
 	Patterns []string
-	Fields   Fields // what is known of the requests, for warnings
+	Fields   Fields           // what is known of the requests, for warnings
+	GeoIP    *geoip.Databases // those of the configuration; nil when they are not known
+
+	// GeoIPUnread says that there are databases, which were not read: LoadToAsk.
+	GeoIPUnread bool
 
 	embedded *fileSpec
 	text     []byte // of embedded, as a rules file
@@ -77,7 +82,7 @@ func (s *Source) LoadToAsk(folder string) (*Set, []yamlfile.Fault, error) {
 }
 
 func (s *Source) load(folder string, l *loader) (*Set, []yamlfile.Fault, error) {
-	l.fields = s.Fields
+	l.fields, l.places, l.placesUnread = s.Fields, s.GeoIP, s.GeoIPUnread
 	if s.embedded != nil {
 		l.add(s.file, *s.embedded)
 		set, warnings, err := l.finish()

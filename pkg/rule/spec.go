@@ -21,6 +21,7 @@ type fileSpec struct {
 	Guard guardSpec   `yaml:"guard"`
 
 	SecretFile secretFileSpec `yaml:"secret_file"`
+	Crawlers   crawlersSpec   `yaml:"crawlers"`
 }
 
 type ruleSpec struct {
@@ -28,7 +29,10 @@ type ruleSpec struct {
 	Description string            `yaml:"description"`
 	Match       matchSpec         `yaml:"match"`
 	Key         Key               `yaml:"key"`
+	On          onWord            `yaml:"on"`
+	Above       string            `yaml:"above"`
 	Distinct    distinctSpec      `yaml:"distinct"`
+	Share       shareSpec         `yaml:"share"`
 	Limits      limitsSpec        `yaml:"limits"`
 	Algorithm   algorithmSpec     `yaml:"algorithm"`
 	Cost        costSpec          `yaml:"cost"`
@@ -46,7 +50,7 @@ type ruleSpec struct {
 	Secret      bool              `yaml:"secret"`
 	Guard       guardSpec         `yaml:"guard"`
 
-	place, tryPlace yamlfile.Fault
+	place, tryPlace, abovePlace yamlfile.Fault
 }
 
 type blockSpec struct {
@@ -74,10 +78,10 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 		return
 	}
 
-	r.place, r.tryPlace = v.Key("name").Place(), v.Key("try").Place()
+	r.place, r.tryPlace, r.abovePlace = v.Key("name").Place(), v.Key("try").Place(), v.Key("above").Place()
 	r.checkName(v)
 	for _, needed := range []struct{ key, remedy string }{{"key", "write what to count by, such as key: ip"}, {"limits", "write how many are allowed, such as limits: [10/min]"}} {
-		if needed.key == "limits" && v.Given("queue") {
+		if needed.key == "limits" && (v.Given("queue") || v.Has("share")) {
 			continue
 		}
 		if !v.Given(needed.key) {
@@ -86,8 +90,10 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	}
 
 	// Checks of keys together need keys that could be read: one mistake is reported once.
+	r.checkGroup(v)
 	fits := r.checkDistinct(v)
-	if !v.Key("limits").Faulty() && !v.Key("inline").Faulty() && r.checkAtOnce(v) && !v.Key("algorithm").Faulty() && fits {
+	r.checkShare(v)
+	if !v.Key("limits").Faulty() && !v.Key("inline").Faulty() && r.checkAtOnce(v) && !v.Key("algorithm").Faulty() && fits && !v.Has("share") {
 		r.checkLimits(v)
 	}
 	if v.Has("queue") && !v.Key("queue").Faulty() {
@@ -121,12 +127,12 @@ func (r *ruleSpec) called() string {
 // rule is the rule of a spec without mistakes.
 func (r *ruleSpec) rule() *Rule {
 	rule := &Rule{
-		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Distinct: r.Distinct.Key, Limits: r.Distinct.phrased(r.Limits),
+		Name: r.Name, Description: r.Description, Match: r.Match.written, Key: r.Key, Distinct: r.Distinct.Key, Above: r.Above, Limits: r.Distinct.phrased(r.Limits, bool(r.On)), Share: r.Share.share(),
 		Algorithm: r.Algorithm.Name, Subwindows: r.Algorithm.Subwindows, Burst: r.Algorithm.Burst,
 		Cost: "1", Count: r.Count, Mode: r.Mode, Inline: r.Inline.On, AlsoLog: r.Inline.AlsoLog, OnError: r.Inline.onError(inline.OnError(r.OnError)), Lease: time.Duration(r.Lease), EndsByLog: bool(r.Ends),
 		Block: Block{For: time.Duration(r.Block.For), Forget: time.Duration(r.Block.Forget), Extend: r.Block.Extend, Clear: bool(r.Block.Until), Covers: r.Block.Covers,
 			After: r.Block.After, Within: time.Duration(r.Block.Within)},
-		Evidence: int(r.Evidence), Secret: r.Secret, Guard: r.Guard.guard(), Try: r.Try, match: r.Match.compiled, place: r.place, tryPlace: r.tryPlace,
+		Evidence: int(r.Evidence), Secret: r.Secret, Guard: r.Guard.guard(), Try: r.Try, match: r.Match.compiled, onBlocked: bool(r.On), place: r.place, tryPlace: r.tryPlace, abovePlace: r.abovePlace,
 	}
 
 	for _, then := range r.Block.Then {
@@ -145,7 +151,7 @@ func (r *ruleSpec) rule() *Rule {
 	if rule.Block.Covers == CoversMatch && rule.match != nil {
 		rule.cover, _ = beforehand(rule.match)
 	}
-	rule.ofAttempts = !rule.Inline && rule.match != nil && readsAttempts(rule.match.tree)
+	rule.ofAttempts = !rule.Inline && !rule.onBlocked && rule.match != nil && readsAttempts(rule.match.tree)
 	if q := r.Queue; q.Stream != "" {
 		rule.Queue = &inline.Queue{Stream: q.Stream, AtMost: q.AtMost, Limit: len(r.Limits)}
 		rule.Limits = append(slices.Clone(r.Limits), Limit{Limit: window.Limit{Hits: q.AtMost}, Text: fmt.Sprintf("%d queued", q.AtMost), Queued: true})

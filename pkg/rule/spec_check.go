@@ -50,7 +50,7 @@ func (r *ruleSpec) checkLimits(v yamlfile.Value) {
 		}
 	}
 
-	if !rule.CountsDistinct() {
+	if !rule.HasValues() {
 		r.checkRemember(v, places)
 	}
 }
@@ -162,9 +162,13 @@ func (r *ruleSpec) checkShort(v yamlfile.Value) {
 	}
 
 	places, _ := v.Key("limits").List()
-	for i, limit := range r.Limits {
-		if limit.Per/muchShorter > lasts {
-			places[i].Warnf("write block: {until: clear}, or a longer block",
+	remedy := "write block: {until: clear}, or a longer block"
+	if v.Has("share") {
+		places, remedy = []yamlfile.Value{v.Key("share").Key("within")}, "write a longer block"
+	}
+	for i := range places[:min(len(places), len(r.Limits))] {
+		if limit := r.Limits[i]; limit.Per/muchShorter > lasts {
+			places[i].Warnf(remedy,
 				"the block of %v is much shorter than the window of %s, and after a block counting begins at zero, so a client gets more than that",
 				duration.OrForever(lasts), limit)
 		}

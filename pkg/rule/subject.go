@@ -8,6 +8,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 
 	"weir/internal/address"
+	"weir/pkg/geoip"
 	"weir/pkg/request"
 )
 
@@ -27,6 +28,10 @@ type subject struct {
 	normalized   bool   // whether normal is of this request
 	hider        *hider // nil until a secret is hidden
 	valuer       valuer
+	finder       *geoip.Finder // nil without databases
+	place        geoip.Place   // of the client
+	isLocated    bool          // whether place is of this request
+	digits       [10]byte      // of its number
 }
 
 // about makes r the current request.
@@ -35,6 +40,7 @@ func (s *subject) about(r *request.Request) {
 	s.addressBytes = 0
 	s.filled = false
 	s.normalized = false
+	s.isLocated = false
 }
 
 // ip is the client's address as text, valid until the next request; "" when it is not known.
@@ -120,6 +126,11 @@ func (s *subject) fill() {
 	s.environment = environment{
 		IP: s.ip(), User: s.User, Method: s.method(), Host: s.host(), Path: s.path(), RawPath: s.Path, Query: s.Query,
 		Status: s.Status, Bytes: s.bytes(), Agent: s.Agent, Referrer: s.Referrer, Verdict: s.verdict(), Rule: s.rule(), Fields: fields,
+	}
+	if s.finder != nil {
+		place := s.located()
+		s.environment.ASN, s.environment.ASName = int(place.Number()), place.Text(geoip.ASName)
+		s.environment.Country, s.environment.City = place.Text(geoip.Country), place.Text(geoip.City)
 	}
 
 	s.filled = true

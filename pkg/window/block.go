@@ -2,6 +2,9 @@ package window
 
 import "time"
 
+// waivedFrom is when a block begins that was waived: it is older than all that can move. No hit is as old.
+const waivedFrom = 1
+
 // begin starts the block of the offence b, which a late hit may have shown, and lets the window start empty at its end.
 func (p *Policy) begin(s *State, b broken, late bool) Outcome {
 	s.needRare()
@@ -24,20 +27,20 @@ func (p *Policy) forgetBlocked(s *State) {
 // hitInside is a hit older than the end of the last block.
 func (p *Policy) hitInside(s *State, at, cost int64) Outcome {
 	r := s.rare
-	if !p.block.Extend || r.level == 0 {
+	if !p.block.Extend || r.from == 0 { // an unblock
 		return r.outcome(Blocked, unbroken)
 	}
 
 	b := p.algorithm.hit(s, at, cost)
-	if b.limit >= 0 {
-		b.count = p.counted(b)
+	if b.limit < 0 || b.at < r.from || r.until == Never || r.from == waivedFrom {
+		return r.outcome(Blocked, unbroken)
 	}
-
 	lasts := p.block.lasts(r.level)
-	if b.limit < 0 || b.at < r.from || r.until == Never || 2*(r.until-b.at) >= lasts.Milliseconds() {
+	if 2*(r.until-b.at) >= lasts.Milliseconds() {
 		return r.outcome(Blocked, unbroken)
 	}
 
+	b.count = p.counted(b)
 	r.until = later(b.at, lasts)
 	return r.outcome(Extended, b)
 }
@@ -65,9 +68,32 @@ func (p *Policy) Unblock(s *State, at int64) {
 	}
 }
 
-// Block is the last block of s, over or not; ok is false where s broke no limit since it was unblocked.
+// Waive takes the last block of s back, for it refused no one: it ends at an instant and is no offence, so the next block
+// has its level. From that instant on hits count again that come later, and those that count already, behind the end that
+// the block had. Hits before that instant count no more, and no late hit moves the block. With Block.Clear the hits before
+// the block still count, and with Block.Extend all hits do.
+func (p *Policy) Waive(s *State, until int64) {
+	r := s.rare
+	if r == nil || r.level == 0 || r.from == waivedFrom {
+		return
+	}
+	switch {
+	case p.distinct != nil:
+		p.distinct.dropBlocks(s)
+	case r.unsettled != nil:
+		s.fix()
+	}
+	r.from, r.until, r.level = waivedFrom, until, r.level-1
+	if r.members != nil {
+		r.members.based, r.unsettled.blocks = true, append(r.unsettled.blocks[:0], r.last())
+		r.members.drop(until - 1)
+	}
+}
+
+// Block is the last block of s, over or not; ok is false where s broke no limit since it was unblocked, and where the block
+// was waived.
 func (s *State) Block() (from, until int64, level int, ok bool) {
-	if s.rare == nil || s.rare.level == 0 {
+	if s.rare == nil || s.rare.from <= waivedFrom {
 		return 0, 0, 0, false
 	}
 	return s.rare.from, s.rare.until, s.rare.level, true

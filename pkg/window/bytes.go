@@ -13,7 +13,8 @@ import (
 //	1 byte   version<<4 | algorithm
 //	1 byte   flags
 //	newest   the newest hit
-//	[block]  until-from, or 0 if it never ends; ±(newest-from); level; an unblock is a block from the instant 0
+//	[block]  until-from, or 0 if it never ends; ±(newest-from); level; an unblock is a block from the instant 0, and one
+//	         that was waived from the instant 1, with the level that the next one has
 //	[blocks] only in version 2: how many, the last one included; for each of them
 //	           ±(newest-from); until-from, or 0; level; limit; count; ±(newest-first); first's level
 //	         then the log of hits that do not count, as those below, its cells are of a millisecond
@@ -26,7 +27,8 @@ import (
 //	[atonce] only in version 3: the log of what limits at once count, as those above; then the xxhash64 of all before
 //	[bucket] how many; for each of them unit, drain, level, ±(newest-levelAt), levelAt-filledSince
 //
-// Version 4 is of limits of different values (distinct_bytes.go).
+// Version 4 is of limits of different values (distinct_bytes.go), version 5 of limits of a share (share_bytes.go), and
+// version 6 of blocks of members (members_bytes.go).
 //
 // Where no instant has milliseconds, newest and the cells of a millisecond are counted in seconds. The bytes of a later
 // version end with the xxhash64 of all before, little endian: only with it is their version believed.
@@ -35,6 +37,8 @@ const (
 	versionUnsettled = 2
 	versionAtOnce    = 3
 	versionDistinct  = 4
+	versionShare     = 5
+	versionMembers   = 6
 )
 
 const second = 1000
@@ -58,8 +62,13 @@ var (
 
 // Append appends the bytes of s, without what is too old to matter.
 func (p *Policy) Append(b []byte, s *State) []byte {
-	if p.distinct != nil {
+	switch {
+	case p.members != nil:
+		return p.appendMembers(b, s)
+	case p.distinct != nil:
 		return p.appendDistinct(b, s)
+	case p.share != nil:
+		return p.appendShare(b, s)
 	}
 	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes(), policy: p}
 	if p.leased != nil {
@@ -147,7 +156,7 @@ func (w *writer) blockList() {
 			w.uint(b.until - b.from)
 		}
 
-		w.level(b.level)
+		w.level(b.from, b.level)
 		w.uint(int64(b.limit))
 		w.uint(b.count)
 		w.int(w.newest - b.first)
@@ -155,8 +164,14 @@ func (w *writer) blockList() {
 	}
 }
 
-// level writes the level of a block; of an unblock it is 1, which versions want that do not know it.
-func (w *writer) level(n int) { w.uint(int64(max(n, 1))) }
+// level writes the level of a block. That of an unblock is 1, and that of a block that was waived one more than it is:
+// versions that do not know these want at least 1.
+func (w *writer) level(from int64, n int) {
+	if from == waivedFrom {
+		n++
+	}
+	w.uint(int64(max(n, 1)))
+}
 
 func (w *writer) uint(v int64) { w.b = binary.AppendUvarint(w.b, uint64(v)) }
 func (w *writer) int(v int64)  { w.b = binary.AppendVarint(w.b, v) }
@@ -230,7 +245,7 @@ func (w *writer) block(r *rare) {
 		w.uint(r.until - r.from)
 	}
 	w.int(w.newest - r.from)
-	w.level(r.level)
+	w.level(r.from, r.level)
 }
 
 func (w *writer) log(sh *shape, l log) {

@@ -11,7 +11,7 @@ import (
 //   - what was taken is written and read back as it is;
 //   - and it can be hit.
 func FuzzRead(f *testing.F) {
-	policies := make([]*Policy, algorithms, algorithms+3)
+	policies := make([]*Policy, algorithms, algorithms+5)
 	for i := range policies {
 		policies[i] = mustNew(f, Config{Algorithm: Algorithm(i), Limits: []Limit{{10, time.Minute}, {1000, time.Hour}, {1_000_000, time.Hour}},
 			Late: time.Minute, Remember: minRemember, Subwindows: 3, Block: Block{For: time.Minute, Extend: i%2 == 0}})
@@ -20,6 +20,8 @@ func FuzzRead(f *testing.F) {
 			policies[i].Hit(&s, someTime+j*997, 1+j%3)
 			f.Add(byte(i), policies[i].Append(nil, &s))
 		}
+		policies[i].Waive(&s, s.newest-1)
+		f.Add(byte(i), policies[i].Append(nil, &s))
 		policies[i].Unblock(&s, someTime)
 		f.Add(byte(i), policies[i].Append(nil, &s))
 	}
@@ -37,7 +39,28 @@ func FuzzRead(f *testing.F) {
 			distinct.HitValue(&s, someTime+j*997, uint64(j%7))
 			f.Add(byte(len(policies)), distinct.Append(nil, &s))
 		}
+		distinct.Waive(&s, s.newest-1)
+		f.Add(byte(len(policies)), distinct.Append(nil, &s))
 		policies = append(policies, distinct)
+
+		members := mustNew(f, Config{Distinct: 7, Members: true, Passes: lasts == time.Hour, Limits: []Limit{{3, time.Minute}, {8, time.Hour}}, Late: time.Minute, Block: Block{For: lasts}})
+		s = State{}
+		for j := range int64(40) {
+			members.HitMember(&s, MemberBlock{At: someTime + j*997, Value: uint64(j % 7), ID: uint64(j % 11), Gone: j%5 == 0})
+			members.HitMember(&s, MemberBlock{At: someTime + j*997 + 500, Value: uint64(j % 7), ID: uint64(j%11) | MemberEnd, Gone: j%3 == 0})
+			f.Add(byte(len(policies)), members.Append(nil, &s))
+		}
+		policies = append(policies, members)
+	}
+	for _, late := range []time.Duration{0, time.Minute} {
+		share := mustNew(f, Config{Share: &Share{Of: 7, Over: 500_000}, Limits: []Limit{{3, time.Minute}}, Late: late, Block: Block{For: time.Second}})
+		share.share.most = 16
+		var s State
+		for j := range int64(40) {
+			share.HitValue(&s, someTime+j*997, uint64(j%3/2))
+			f.Add(byte(len(policies)), share.Append(nil, &s))
+		}
+		policies = append(policies, share)
 	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		p := policies[int(which)%len(policies)]
@@ -60,10 +83,19 @@ func FuzzRead(f *testing.F) {
 			p.End(&s, MaxTime, s.newest, 1)
 			return
 		}
+		if p.CountsMembers() {
+			p.HitMember(&s, MemberBlock{At: s.newest, Value: 1, ID: 1})
+			p.HitMember(&s, MemberBlock{At: max(0, s.newest-2000), Value: 2, ID: 2})
+			p.HitMember(&s, MemberBlock{At: MaxTime, Value: 3, ID: 1, Gone: true})
+			p.HitMember(&s, MemberBlock{At: s.newest, Value: 1, ID: 1 | MemberEnd})
+			return
+		}
 		p.HitValue(&s, s.newest, 1)
 		p.HitValue(&s, max(0, s.newest-2000), 2)
 		p.Hit(&s, s.newest, 1)
 		p.Hit(&s, max(0, s.newest-1000), 3)
+		p.Judge(&s, s.newest+1)
 		p.Hit(&s, MaxTime, 1)
+		p.Judge(&s, MaxTime)
 	})
 }

@@ -26,10 +26,14 @@ func (p *Policy) Read(b []byte, s *State) error {
 	switch v := b[0] >> 4; {
 	case v == versionDistinct && sealed(b):
 		return p.readDistinct(b[:len(b)-8], s)
+	case v == versionShare && sealed(b):
+		return p.readShare(b[:len(b)-8], s)
+	case v == versionMembers && sealed(b):
+		return p.readMembers(b[:len(b)-8], s)
 	// A greater version is believed only with a checksum. Otherwise damaged bytes would look as if a newer Weir had
 	// written them, and no operator would dare to drop them.
-	case v > versionDistinct && sealed(b):
-		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionDistinct)
+	case v > versionMembers && sealed(b):
+		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionMembers)
 	case v < version || v > versionAtOnce || (v == versionUnsettled) != (b[1]&flagUnsettled != 0):
 		return ErrCorrupt
 	case (v == versionAtOnce) != (b[1]&flagAtOnce != 0) || v == versionAtOnce && !sealed(b):
@@ -114,14 +118,17 @@ func (r *reader) block(s *State) {
 	}
 }
 
-// level reads the level of a block; 0 of an unblock.
+// level reads the level of a block; that of an unblock is 0.
 func (r *reader) level(from int64) int {
 	n := int(r.AtMost(1 << 31))
 	if n == 0 {
 		r.Fail()
 	}
-	if from == 0 {
+	switch from {
+	case 0:
 		return 0
+	case waivedFrom:
+		return n - 1
 	}
 	return n
 }

@@ -23,6 +23,12 @@ func TestSlidingIsTheTextbookLog(t *testing.T) {
 				t.Fatalf("%+v\nhit %d of %v:\ngot  %+v\nwant %+v", sc.config, i, hits[:i+1], got, want)
 			}
 			events[got.Event]++
+			if from, until, _, ok := s.Block(); ok && r.IntN(12) == 0 {
+				at := from + 1 + r.Int64N(until-from)
+				p.Waive(&s, at)
+				w.waive(at)
+			}
+			s = readAgain(t, p, r, s)
 		}
 	}
 	for _, e := range []Event{Counted, Broke, Extended, Blocked, Late} {

@@ -16,6 +16,7 @@ type twin struct {
 	newest      int64
 	from, until int64
 	level       int
+	waived      bool // the last block was
 }
 
 func newTwin(c Config) *twin {
@@ -40,6 +41,7 @@ func (w *twin) hit(at, cost int64) Outcome {
 	case b.limit < 0:
 		return Outcome{}
 	}
+	w.waived = false
 	w.level++
 	if w.until == 0 || b.at >= w.until+w.block.Forget.Milliseconds() {
 		w.level = 1
@@ -53,11 +55,16 @@ func (w *twin) hit(at, cost int64) Outcome {
 
 func (w *twin) extend(b broken) Outcome {
 	o := Outcome{Event: Blocked, From: w.from, Until: w.until, Level: w.level}
-	if b.limit >= 0 && b.at >= w.from && (w.until-b.at)*2 < w.lasts() {
+	if b.limit >= 0 && b.at >= w.from && !w.waived && (w.until-b.at)*2 < w.lasts() {
 		w.until = b.at + w.lasts()
 		o = Outcome{Event: Extended, Limit: b.limit, Count: b.count, From: w.from, Until: w.until, Level: w.level}
 	}
 	return o
+}
+
+// waive takes the last block back.
+func (w *twin) waive(until int64) {
+	w.from, w.until, w.level, w.waived = waivedFrom, until, w.level-1, true
 }
 
 func (w *twin) lasts() int64 {

@@ -15,6 +15,7 @@ type unsettled struct {
 	blocks []block // those that can move, in their order, after one that cannot where there was one; the last is rare's
 	past   log     // hits that do not count now: those before the last block's end; with Block.Clear those inside blocks
 	others []Outcome
+	gone   []Outcome // blocks that the last hit has shown never to have been
 }
 
 // A block is [from, until).
@@ -319,7 +320,7 @@ func (p *Policy) moved(s *State, before int, old []block) Outcome {
 	r := s.rare
 	u := r.unsettled
 	event := Blocked
-	u.others = u.others[:0]
+	u.others, u.gone = u.others[:0], u.gone[:0]
 	for i, b := range u.blocks[before:] {
 		e := Moved
 		switch {
@@ -338,11 +339,16 @@ func (p *Policy) moved(s *State, before int, old []block) Outcome {
 		event = e
 	}
 
-	if len(u.blocks)-before < len(old) {
+	if now := len(u.blocks) - before; now < len(old) {
 		event = Moved // the last one never was
+		for _, b := range old[now:] {
+			u.gone = append(u.gone, b.outcome(Undone))
+		}
 	}
 	if event == Blocked {
-		return r.outcome(Blocked, unbroken)
+		o := r.outcome(Blocked, unbroken)
+		o.Others = len(u.others) > 0
+		return o
 	}
 
 	return u.last().outcome(event)
@@ -370,6 +376,14 @@ func (s *State) Others() []Outcome {
 		return nil
 	}
 	return s.rare.unsettled.others
+}
+
+// Gone are the blocks that the last hit has shown never to have been, where its event is Moved.
+func (s *State) Gone() []Outcome {
+	if s.rare == nil || s.rare.unsettled == nil {
+		return nil
+	}
+	return s.rare.unsettled.gone
 }
 
 // shortestOf is how long a block lasts at least.

@@ -26,6 +26,11 @@
 // With Config.Distinct a limit is of how many different values the hits of a key have: HitValue counts these, exactly and in
 // any order as Sliding counts hits (distinct.go).
 //
+// With Config.Share a limit is of the share of hits that match: HitValue counts 1 for a hit that does, and 0 for another. A
+// block begins when no hit can come any more that may lower the share (share.go).
+// With Config.Members, what is counted are the blocks of other keys, which may change after they were counted: HitMember
+// counts these (members.go).
+//
 // Take is the other way to use a Policy: it admits hits one by one as time goes on, and never counts one too many. Then
 // there are no blocks, and nothing is late. Only then a limit may be of how many attempts there are at once: End ends them.
 //
@@ -33,17 +38,14 @@
 // reads a clock, starts a goroutine or does I/O; a hit allocates nothing but the growth of its state, which is 8
 // bytes an instant remembered (16 where a limit is over half a million), of at most a quarter more than Remember. While
 // late hits can still move blocks, the hits that do not count now may take as much again, and each block 56 bytes. For
-// different values, BytesOfDistinct is the bound.
+// different values, BytesOfDistinct is the bound, for a share BytesOfShare.
 //
 // Other programs may import this package (docs/go.md).
 package window
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
 	"math"
-	"slices"
 	"time"
 	"unsafe"
 )
@@ -106,6 +108,10 @@ type Config struct {
 	// Distinct is not 0 where the limits are of how many different values hits have (Policy.HitValue), and says what the
 	// values are of: states with others begin again. It is for Sliding.
 	Distinct uint64
+	Share    *Share // nil where the limit is not of a share
+	Members  bool   // the values are of members of a group, whose blocks are counted (Policy.HitMember)
+	Passes   bool   // of Members: a group above counts what the blocks of the group leave (State.Passed)
+	Shift    uint   // of Members: those from 2^32 on that differ in so many of their last bits alone count as one
 
 	Block Block
 }
@@ -121,6 +127,7 @@ const (
 	Blocked               // it is older than the end of the last block; with Extend it counts, but moves nothing
 	Late                  // it is older than the key's newest hit by more than Late, and does not count
 	Moved                 // it is late, and the last block is another than it was: from, until, level, limit or count
+	Undone                // the last block of a group never was, or ended with its members' (HitMember)
 )
 
 // An Outcome is what a hit did, and the block it did it to when there is one.
@@ -130,8 +137,9 @@ type Outcome struct {
 	From, Until int64 // the block, but for Counted and Late; Until may be Never
 	Count       int64 // hits that broke the limit, where Event is Broke, Moved or Extended; of one instant half a million at most
 	Level       int   // of the offence: 1 is the first
-	First       int64 // where Event is Broke or Moved, From and Level as they were when the block was found
+	First       int64 // where Event is Broke, Moved or Undone, From and Level as they were when the block was found
 	FirstLevel  int
+	Others      bool // where Event is Blocked, whether State.Others has blocks all the same
 }
 
 // A Policy is what the hits of every key of one rule are held against.
@@ -144,7 +152,9 @@ type Policy struct {
 	ones      bool
 	sliding   *sliding  // nil for the other algorithms
 	leased    *leased   // nil without limits at once
-	distinct  *distinct // nil where hits have no values
+	distinct  *distinct // nil where limits are not of different values
+	share     *share    // nil where the limit is not of a share
+	members   *members  // nil where no blocks of members are counted
 	group     *group    // of all limits where late hits can move blocks, else nil
 	singly    *group    // of all limits where hits of one instant are judged one by one, else nil
 	shortest  int64     // milliseconds that a block lasts at least
@@ -164,7 +174,9 @@ type rare struct {
 	from, until int64 // the last block; until is 0 when there was none
 	level       int
 	unsettled   *unsettled // nil, or without blocks, when no late hit can move the last block any more
-	seen        *seen      // nil where hits have no values
+	seen        *seen      // nil where limits are not of different values
+	shared      *shared    // nil where the limit is not of a share
+	members     *memberLog // nil where no blocks of members are counted
 }
 
 // New makes a Policy, or says everything that is wrong with c.
@@ -179,8 +191,12 @@ func New(c Config) (*Policy, error) {
 	switch {
 	case len(c.AtOnce) > 0:
 		algorithm = newLeased
+	case c.Members:
+		algorithm = newMembers
 	case c.Distinct != 0:
 		algorithm = newDistinct
+	case c.Share != nil:
+		algorithm = newShare
 	}
 	a, err := algorithm(&c)
 	if err != nil {
@@ -198,6 +214,10 @@ func New(c Config) (*Policy, error) {
 	p.sliding, _ = a.(*sliding)
 	p.leased, _ = a.(*leased)
 	p.distinct, _ = a.(*distinct)
+	if p.share, _ = a.(*share); p.share != nil {
+		p.ones = false // the count of an offence is of the hits that match
+	}
+	p.members, _ = a.(*members)
 	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() {
 		if !c.Block.Extend && p.late > 0 {
 			p.group = &p.sliding.groups[0]
@@ -213,9 +233,13 @@ func New(c Config) (*Policy, error) {
 // Hit counts cost hits at the instant at, in Unix milliseconds, and says what that did. A cost below 1 counts
 // nothing; an instant outside 0 to MaxTime cannot be counted and is Late.
 //
-// A hit without a value, where limits are of different values, has the value 0.
+// A hit without a value, where limits are of different values or of a share, has the value 0. Where blocks of members are
+// counted, no hit is.
 func (p *Policy) Hit(s *State, at, cost int64) Outcome {
-	if p.distinct != nil && cost > 0 {
+	switch {
+	case p.members != nil:
+		return Outcome{Event: Late}
+	case (p.distinct != nil || p.share != nil) && cost > 0:
 		return p.HitValue(s, at, 0)
 	}
 	if at < s.newest-p.late || at < 0 || at > MaxTime {
@@ -315,6 +339,8 @@ func (p *Policy) Touch(s *State) int64 {
 		return a.touch(s)
 	case *distinct:
 		return a.touch(s)
+	case *share:
+		return a.touch(s)
 	}
 	return 0
 }
@@ -331,6 +357,12 @@ func (s *State) Bytes() int {
 	n += int(unsafe.Sizeof(*s.rare)) + int(unsafe.Sizeof(s.first))*cap(s.rare.logs)
 	if v := s.rare.seen; v != nil {
 		n += int(unsafe.Sizeof(*v)) + bytesOfValue*cap(v.values) + bytesOfPlace*cap(v.index) + int(unsafe.Sizeof(span{}))*cap(v.spans)
+	}
+	if v := s.rare.shared; v != nil {
+		n += int(unsafe.Sizeof(*v)) + bytesOfCell*cap(v.cells)
+	}
+	if l := s.rare.members; l != nil {
+		n += int(unsafe.Sizeof(*l)) + int(unsafe.Sizeof(MemberBlock{}))*cap(l.hits)
 	}
 	if u := s.rare.unsettled; u != nil {
 		n += int(unsafe.Sizeof(*u)) + int(unsafe.Sizeof(block{}))*cap(u.blocks) + 8*cap(u.past)
@@ -365,50 +397,4 @@ func later(at int64, d time.Duration) int64 {
 		return Never
 	}
 	return at + d.Milliseconds()
-}
-
-func (c *Config) validate() error {
-	var errs []error
-	fault := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-
-	fault(c.Algorithm >= algorithms, "algorithm %d is unknown", c.Algorithm)
-	fault(len(c.Limits) == 0, "no limit is given")
-	for _, l := range c.Limits {
-		// maxHits and maxPer together keep products of hits and milliseconds within what the algorithms compute with.
-		fault(l.Hits < 1 || l.Hits > maxHits, "limit of %d hits: want 1 to %d", l.Hits, int64(maxHits))
-		fault(l.Per < time.Millisecond || l.Per > maxPer, "limit per %v: want 1ms to %v", l.Per, maxPer)
-		fault(l.Per%time.Millisecond != 0, "limit per %v: want whole milliseconds", l.Per)
-	}
-
-	for n, i := range c.AtOnce {
-		if i < 0 || i >= len(c.Limits) || slices.Contains(c.AtOnce[:n], i) {
-			fault(true, "limit %d at once: want the index of a limit, and each once", i)
-			continue
-		}
-		fault(c.Limits[i].Hits > maxRemember, "%d hits at once: want at most %d", c.Limits[i].Hits, maxRemember)
-	}
-	fault(len(c.AtOnce) > 0 && c.Late > 0, "limits at once and late hits: want one of them")
-
-	fault(c.Late < 0 || c.Late > maxPer, "late %v: want 0 to %v", c.Late, maxPer)
-	fault(c.Remember < minRemember || c.Remember > maxRemember, "%d hits to remember: want %d to %d", c.Remember, minRemember, maxRemember)
-	fault(c.Subwindows < 1 || c.Subwindows > 1000, "%d sub-windows: want 1 to 1000", c.Subwindows)
-	fault(c.Burst < 0 || c.Burst > maxHits, "burst of %d: want 0 to %d", c.Burst, int64(maxHits))
-	for _, d := range append([]time.Duration{c.Block.For}, c.Block.Then...) {
-		fault(d < time.Millisecond || d%time.Millisecond != 0 && d != Forever, "block for %v: want whole milliseconds, or Forever", d)
-	}
-
-	if c.Distinct != 0 {
-		for _, l := range c.Limits {
-			fault(l.Hits > MostDistinct, "limit of %d different values: want 1 to %d", l.Hits, MostDistinct)
-		}
-		fault(c.Algorithm != Sliding || len(c.AtOnce) > 0, "different values: want the algorithm sliding, and no limit at once")
-		fault(c.Block.Extend || c.Block.Clear, "different values: want a block that does not extend, and does not wait for the window")
-	}
-	fault(c.Block.Clear && (c.Algorithm != Sliding || c.Block.Extend), "a block until the window is clear: want the algorithm sliding, and no extend")
-	fault(c.Block.Forget < 0, "forget after %v: want 0 or more", c.Block.Forget)
-	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weir/internal/topic"
+	stored "weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 )
 
@@ -13,6 +14,9 @@ import (
 func (r *river) truth() *truth {
 	r.t.Helper()
 	w := newTruth(mustParse(r.t, r.rules), r.partitions, 10*time.Minute, 10*time.Second)
+	for i := range w.keysOf {
+		w.keysOf[i] = *stored.NewGuard(r.guardSeed)
+	}
 	r.tell(w)
 	return w
 }
@@ -92,6 +96,9 @@ func (r *river) compareList(w *truth, begun time.Time) {
 	missing, due := 0, 0
 	for id, v := range w.verdicts {
 		e := l.ever[id]
+		if v.replaced && e == nil {
+			continue
+		}
 		if v.Until > over {
 			due++
 		}
@@ -136,7 +143,7 @@ func (r *river) compareNow(w *truth, l list, over int64) {
 	wrong := 0
 	for of, e := range l.now {
 		h := w.keys[of]
-		blocked := h != nil && h.entry != nil && h.until > over
+		blocked := h != nil && h.lasts(over)
 		listed := e.Ended == 0 && e.Until > over
 		if (blocked != listed || blocked && h.entry.ID != e.ID) && wrong < 10 {
 			wrong++
@@ -144,7 +151,7 @@ func (r *river) compareNow(w *truth, l list, over int64) {
 		}
 	}
 	for of, h := range w.keys {
-		if h.until > over && l.now[of] == nil && wrong < 20 {
+		if h.lasts(over) && l.now[of] == nil && wrong < 20 {
 			wrong++
 			r.t.Errorf("%v is blocked, and not on the list: %+v", of, *h.entry)
 		}

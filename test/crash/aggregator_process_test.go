@@ -38,6 +38,7 @@ type river struct {
 	hotKeys    int
 	patience   time.Duration
 	session    time.Duration // of members in their group
+	guardSeed  uint64        // of the hashes of keys that guards count; of rules with a share
 	members    []*member
 }
 

@@ -26,6 +26,7 @@ type history struct {
 	level       int
 	entry       *verdict // of the last block
 	unblocked   int64    // when it last was
+	waived      bool     // the last block was guarded, and hits count again since until
 
 	// For rules that do not count hits inside blocks: hits has these too, since the end of the last block that no hit
 	// can move.
@@ -38,6 +39,8 @@ type verdict struct {
 	blocklist.Entry
 	lifted bool // by an unblock command
 	moved  bool // by late hits: the list may have had its last record before
+
+	replaced bool // before it ended, as it was guarded: the list may have forgotten it
 }
 
 // A truth counts the log of hits slowly and plainly: maps, sorted slices, every window counted again for every hit. It
@@ -157,6 +160,9 @@ func (w *truth) hit(of pair, partition int, offset int64, m instant) {
 		w.seen["unblocked"]++
 		return
 	}
+	if e := h.entry; e != nil && e.Guarded && m.at >= min(e.From+minute, e.Until) {
+		h.waive(r, min(e.From+minute, e.Until))
+	}
 	h.insert(m)
 	if !r.Block.Extend {
 		w.sorted(of, h, offset, m, newest)
@@ -200,6 +206,34 @@ func (w *truth) sorted(of pair, h *history, offset int64, m instant, newest bool
 		h.settled, h.open = *h.open[0], h.open[1:]
 		h.hits = slices.DeleteFunc(h.hits, func(m instant) bool { return m.at < h.settled.Until })
 	}
+}
+
+// waive takes a guarded block back: hits count again from an instant on, and the next block has its level.
+func (h *history) waive(r *rule.Rule, until int64) {
+	if h.waived {
+		return
+	}
+	if !r.Block.Extend {
+		h.hits = h.hits[h.since(h.until):]
+		h.settled, h.open = verdict{Entry: blocklist.Entry{Until: until, Level: h.level - 1}}, nil
+	}
+	h.from, h.until, h.level, h.waived = 0, until, h.level-1, true
+}
+
+// goesOn reports whether a guarded block is the same offence as the key's last entry, and then takes it back.
+func (w *truth) goesOn(h *history, v *verdict) bool {
+	e := h.entry
+	switch {
+	case e == nil || !e.Guarded || e.lifted || v.From >= e.Until:
+		return false
+	case !v.Guarded:
+		w.seen["enforced"]++
+		e.replaced = true
+		return false
+	}
+	w.seen["goes on"]++
+	h.waive(w.rules[v.Rule], v.From+minute)
+	return true
 }
 
 // runAgain are the blocks behind the settled one.
@@ -256,10 +290,17 @@ func (w *truth) next(of pair, before *verdict, limit *rule.Limit, at int64) *ver
 
 // take replaces the blocks of a history: an existing one keeps its id.
 func (w *truth) take(h *history, blocks []*verdict, offset int64) {
+	alone := true // no block before the last one is new or moved
 	for i, b := range blocks {
 		if i >= len(h.open) {
 			b.Offset = offset
 			w.guard(h, b)
+			if alone = alone && i == len(blocks)-1; alone {
+				h.from, h.until, h.level, h.waived = b.From, b.Until, b.Level, false
+				if w.goesOn(h, b) {
+					return
+				}
+			}
 			w.verdicts[b.ID] = b
 			w.seen["broke"]++
 			if b.Level > 1 {
@@ -271,6 +312,7 @@ func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 		if was.From != b.From || was.Until != b.Until || was.Level != b.Level || was.Limit != b.Limit {
 			was.From, was.Until, was.Level, was.Limit, was.Count, was.Offset, was.moved = b.From, b.Until, b.Level, b.Limit, b.Count, offset, true
 			w.seen["moved"]++
+			alone = false
 		}
 		blocks[i] = was
 	}
@@ -281,7 +323,7 @@ func (w *truth) take(h *history, blocks []*verdict, offset int64) {
 	h.open = blocks
 	if len(blocks) > 0 {
 		h.entry = blocks[len(blocks)-1]
-		h.from, h.until, h.level = h.entry.From, h.entry.Until, h.entry.Level
+		h.from, h.until, h.level, h.waived = h.entry.From, h.entry.Until, h.entry.Level, false
 	}
 }
 
@@ -296,7 +338,7 @@ func (w *truth) guard(h *history, v *verdict) {
 	before.minute--
 	w.begun[of]++
 	v.ByShare = guard.MostShare > 0 && w.keysOf[h.partition].Begins(v.Rule, rule.Guard{MostShare: guard.MostShare}, len(w.ends),
-		stored.Beginning{From: v.From, Again: h.lastBlock().From/minute == v.From/minute}) != 0
+		stored.Beginning{From: v.From, Again: h.entry != nil && h.entry.From/minute == v.From/minute}) != 0
 	switch {
 	case guard.MostNew > 0 && (w.begun[of] > most || w.begun[before] > most):
 		v.Guarded, v.ByShare, v.Mode = true, false, blocklist.Shadow
@@ -315,10 +357,13 @@ func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 		h.level = 0
 	}
 	h.level++
-	h.from, h.until = v.From, v.From+lasts(r, h.level)
+	h.from, h.until, h.waived = v.From, v.From+lasts(r, h.level), false
 	v.ID, v.Rule, v.Key, v.Until, v.Level = blocklist.ID(of.rule, of.key, h.from, h.level), of.rule, of.key, h.until, h.level
 	v.Mode, v.Offset = blocklist.Mode(r.Mode), offset
 	w.guard(h, &v)
+	if w.goesOn(h, &v) {
+		return
+	}
 	h.entry = &v
 	w.verdicts[v.ID] = &v
 	w.seen["broke"]++
@@ -329,6 +374,9 @@ func (w *truth) begin(of pair, h *history, offset int64, v verdict) {
 
 // extend moves the end of the block in which a limit was broken, as in v, when less than half of it is left.
 func (w *truth) extend(r *rule.Rule, h *history, v verdict) {
+	if h.waived {
+		return
+	}
 	if whole := lasts(r, h.level); v.From >= h.from && 2*(h.until-v.From) < whole {
 		h.until = v.From + whole
 		h.entry.Until, h.entry.Limit, h.entry.Count, h.entry.Offset = h.until, v.Limit, v.Count, v.Offset
@@ -397,13 +445,19 @@ func (h *history) withinSince(at, per, since int64) (n int64) {
 	return n
 }
 
+// lasts reports whether the last entry lasts at an instant.
+func (h *history) lasts(at int64) bool { return h.entry != nil && h.entry.Until > at }
+
 // clear is the time from which the history has no effect.
 func (h *history) clear(r *rule.Rule) int64 {
 	var t int64
 	if n := len(h.hits); n > 0 {
 		t = h.hits[n-1].at + longest(r)
 	}
-	if h.until > 0 {
+	switch {
+	case h.waived && h.level == 0:
+		t = max(t, h.until)
+	case h.until > 0:
 		t = max(t, h.until+r.Block.Forget.Milliseconds())
 	}
 	return t

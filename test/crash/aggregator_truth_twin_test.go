@@ -2,6 +2,7 @@ package crash
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,18 +20,27 @@ func mustParse(t testing.TB, rules string) *rule.Set {
 	return set
 }
 
-// The traffic covers everything that can happen to a key, and the truth's results are those of pkg/window.
+// The traffic covers everything that can happen to a key, and the truth's results are those of pkg/window, with guards and
+// without.
 func TestTheTruthOfTheTraffic(t *testing.T) {
 	for seed := range uint64(number(t, "WEIR_TRUTH_SEEDS", 4)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			compareTraffic(t, seed)
+			compareTraffic(t, seed, fireRules)
+			w := compareTraffic(t, seed, guardedFireRules)
+			if w.seen["guarded"] == 0 || w.seen["goes on"] == 0 || w.seen["enforced"] == 0 {
+				t.Errorf("%v: the traffic shows too little", w.seen)
+			}
 		})
 	}
 }
 
-func compareTraffic(t *testing.T, seed uint64) {
-	rules := mustParse(t, fireRules)
+// guardedFireRules are fireRules with guards, which hold blocks back at times.
+var guardedFireRules = "guard: {most_new: 1/min}\n" + strings.ReplaceAll(fireRules, "mode: shadow", "mode: shadow, guard: off")
+
+func compareTraffic(t *testing.T, seed uint64, text string) *truth {
+	t.Helper()
+	rules := mustParse(t, text)
 	const partitions = 4
 	f := newTraffic(t, seed, rules, 4000, partitions)
 	f.from, f.to = 1_700_000_000_000, 1_700_000_000_000+5*hour
@@ -60,6 +70,7 @@ func compareTraffic(t *testing.T, seed uint64) {
 		}
 	}
 	t.Logf("%d keys, %v", len(w.keys), w.seen)
+	return w
 }
 
 // blockDiffers describes how a key's last block differs from the truth.
@@ -84,17 +95,21 @@ type windows struct {
 	states    map[pair]*window.State
 	blocks    map[pair]window.Outcome // that last began, moved or extended one
 	positions []*hit.Positions
+	guards    map[string]int64 // how many new blocks each partition enforces in a minute
+	begun     map[begin]int64
+	guarded   map[pair]bool // the last block is
 }
 
 func newWindows(t testing.TB, rules *rule.Set, partitions int) *windows {
 	t.Helper()
-	w := &windows{policies: map[string]*window.Policy{}, states: map[pair]*window.State{}, blocks: map[pair]window.Outcome{}}
+	w := &windows{policies: map[string]*window.Policy{}, states: map[pair]*window.State{}, blocks: map[pair]window.Outcome{},
+		guards: map[string]int64{}, begun: map[begin]int64{}, guarded: map[pair]bool{}}
 	for _, r := range rules.Rules {
 		policy, err := r.Policy(10*time.Minute, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.policies[r.Name] = policy
+		w.policies[r.Name], w.guards[r.Name] = policy, r.Guard.Share(partitions)
 	}
 	for range partitions {
 		w.positions = append(w.positions, hit.NewPositions(100, time.Hour))
@@ -117,13 +132,50 @@ func (w *windows) record(t testing.TB, partition int, value []byte) {
 		if _, ok := r.Unblock(item); ok {
 			w.policies[of.rule].Unblock(w.state(of), item.UnixMilli)
 			delete(w.blocks, of)
+			delete(w.guarded, of)
 		} else if item.UnixMilli <= r.Header().Clock+10*second {
-			o := w.policies[of.rule].Hit(w.state(of), item.UnixMilli, item.Cost)
-			if o.Event == window.Broke || o.Event == window.Moved || o.Event == window.Extended {
-				w.blocks[of] = o
-			}
+			w.hit(of, partition, item.UnixMilli, item.Cost)
 		}
 	}
+}
+
+// hit counts a hit as an aggregator does. A guarded block is waived a minute after it began, and one that is guarded again
+// while it lasts is not published.
+func (w *windows) hit(of pair, partition int, at, cost int64) {
+	policy, s, last := w.policies[of.rule], w.state(of), w.blocks[of]
+	if from, _, level, ok := s.Block(); ok && w.guarded[of] && from == last.From && level == last.Level && at >= min(from+minute, last.Until) {
+		policy.Waive(s, min(from+minute, last.Until))
+	}
+	o := policy.Hit(s, at, cost)
+	if o.Event != window.Broke && o.Event != window.Moved && o.Event != window.Extended {
+		return
+	}
+	if o.Event != window.Extended {
+		for _, other := range s.Others() {
+			w.isGuarded(of, partition, other)
+		}
+	}
+	if o.Event == window.Broke {
+		guarded := w.isGuarded(of, partition, o)
+		if guarded && w.guarded[of] && o.From < last.Until && len(s.Others()) == 0 {
+			policy.Waive(s, o.From+minute)
+			return
+		}
+		w.guarded[of] = guarded
+	}
+	w.blocks[of] = o
+}
+
+// isGuarded counts a block that begins, and says whether it is beyond the guard.
+func (w *windows) isGuarded(of pair, partition int, o window.Outcome) bool {
+	most, in := w.guards[of.rule], begin{of.rule, partition, o.From / minute}
+	if o.Event != window.Broke || most == 0 {
+		return false
+	}
+	before := in
+	before.minute--
+	w.begun[in]++
+	return w.begun[in] > most || w.begun[before] > most
 }
 
 func (w *windows) state(of pair) *window.State {
@@ -149,7 +201,14 @@ func (w *truth) differs(of pair, s *window.State, policy *window.Policy) error {
 			}
 		}
 	}
-	if from, until, level, _ := s.Block(); from != h.from || until != h.until || level != h.level {
+	from, until, level, ok := s.Block()
+	if h.waived {
+		if ok {
+			return fmt.Errorf("blocked from %d until %d at level %d, and it is waived", from, until, level)
+		}
+		return nil
+	}
+	if from != h.from || until != h.until || level != h.level {
 		return fmt.Errorf("blocked from %d until %d at level %d, want %d, %d, %d", from, until, level, h.from, h.until, h.level)
 	}
 	return nil

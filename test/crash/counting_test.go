@@ -11,6 +11,7 @@ import (
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/topic"
 	"weir/pkg/hit"
+	"weir/test/wait"
 )
 
 const partitions = 4
@@ -115,6 +116,20 @@ func (c *counter) await(t testing.TB, want map[string]int64) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// awaitAtLeast reads until no key has fewer hits than wanted.
+func (c *counter) awaitAtLeast(t testing.TB, want map[string]int64) {
+	t.Helper()
+	wait.Until(t, "all to be counted", func() bool {
+		fault := c.read(t.Context(), t)
+		for key, n := range want {
+			if c.keys[key] < n {
+				return false
+			}
+		}
+		return fault == nil
+	})
 }
 
 func sum(keys map[string]int64) (n int64) {

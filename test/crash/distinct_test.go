@@ -37,38 +37,10 @@ func TestDifferentValuesUnderFire(t *testing.T) {
 	real.Long(t)
 	t.Parallel()
 	random := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 1))
-	i := &installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}
-	weir := build(t, "weir")
-	i.write("rules.yaml", `rules:
+	i, weir := killedWhileWriting(t, random, `rules:
   - {name: hour, match: status == 404, key: ip, distinct: path, limits: [60/hour, 30/5min], block: {for: 3h}}
   - {name: short, match: status == 404, key: ip, distinct: path, limits: [40/10min], block: {for: 1m, then: [3h]}}
-`)
-	log := filepath.Join(i.folder, "access.log")
-	i.write("weir.yaml", fmt.Sprintf("mode: enforce\nrules: rules.yaml\ndata: data\ncollector: {listen: \"\", sources: [{file: %q, format: combined}]}\naggregator: {listen: \"\"}\nenforcer: {listen: %q, admin: \"\"}\n",
-		log, port.Reserve(t, "127.0.0.1")))
-	t.Cleanup(i.kill)
-
-	i.write("access.log", "")
-	all := manyPaths(random, 12_000)
-	i.write("all.log", strings.Join(all, ""))
-	file, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	for rest := all; len(rest) > 0; {
-		i.start()
-		for range 2 {
-			n := min(len(rest), 1+random.IntN(2000))
-			if _, err := file.WriteString(strings.Join(rest[:n], "")); err != nil {
-				t.Fatal(err)
-			}
-			rest = rest[n:]
-			time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
-		}
-		i.kill()
-	}
-	i.start()
+`, "", manyPaths(random, 12_000))
 
 	var report struct {
 		Rules []struct {
@@ -139,4 +111,39 @@ func listed(weir, folder string, want map[string]string) error {
 		}
 	}
 	return nil
+}
+
+// killedWhileWriting kills a weir run with rules again and again while lines are written into the log that it reads. At the
+// end it runs. Its folder has rules.yaml, and all.log with all lines.
+func killedWhileWriting(t *testing.T, random *rand.Rand, rules, settings string, all []string) (i *installation, weir string) {
+	t.Helper()
+	i = &installation{t: t, part: "weir", arguments: []string{"run"}, folder: t.TempDir()}
+	weir = build(t, "weir")
+	i.write("rules.yaml", rules)
+	log := filepath.Join(i.folder, "access.log")
+	i.write("weir.yaml", fmt.Sprintf("mode: enforce\nrules: rules.yaml\ndata: data\n%scollector: {listen: \"\", sources: [{file: %q, format: combined}]}\naggregator: {listen: \"\"}\nenforcer: {listen: %q, admin: \"\"}\n",
+		settings, log, port.Reserve(t, "127.0.0.1")))
+	t.Cleanup(i.kill)
+
+	i.write("access.log", "")
+	i.write("all.log", strings.Join(all, ""))
+	file, err := os.OpenFile(log, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for rest := all; len(rest) > 0; {
+		i.start()
+		for range 2 {
+			n := min(len(rest), 1+random.IntN(len(all)/6))
+			if _, err := file.WriteString(strings.Join(rest[:n], "")); err != nil {
+				t.Fatal(err)
+			}
+			rest = rest[n:]
+			time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
+		}
+		i.kill()
+	}
+	i.start()
+	return i, weir
 }

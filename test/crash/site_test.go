@@ -19,6 +19,7 @@ type site struct {
 	random  *rand.Rand
 	clients int // the first of them come more often than the last
 	most    int // lines that are written together
+	clock   func() time.Time
 	lines   int
 	want    map[string]int64
 	times   map[string][]int64 // of each address, in Unix ms of full seconds as written
@@ -28,7 +29,7 @@ type site struct {
 }
 
 func newSite(t testing.TB, seed uint64) *site {
-	s := &site{t: t, folder: t.TempDir(), random: rand.New(rand.NewPCG(seed, 1)), clients: 50, most: 200, want: map[string]int64{}, times: map[string][]int64{}, stop: make(chan struct{})}
+	s := &site{t: t, folder: t.TempDir(), random: rand.New(rand.NewPCG(seed, 1)), clients: 50, most: 200, clock: time.Now, want: map[string]int64{}, times: map[string][]int64{}, stop: make(chan struct{})}
 	s.open()
 	return s
 }
@@ -53,7 +54,7 @@ func (s *site) write(lines int) {
 	text := ""
 	for range lines {
 		s.lines++
-		ip, path, now := s.someone(), fmt.Sprintf("/%d", s.random.IntN(20)), time.Now().UTC()
+		ip, path, now := s.someone(), fmt.Sprintf("/%d", s.random.IntN(20)), s.clock().UTC()
 		s.want["per-ip "+ip]++
 		s.want["per-path "+path]++
 		s.times[ip] = append(s.times[ip], now.Unix()*1000)

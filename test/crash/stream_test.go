@@ -3,6 +3,7 @@ package crash
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -22,7 +23,8 @@ type streamServer struct {
 
 // streamServers make a server of each kind.
 var streamServers = map[string]func(testing.TB) *streamServer{
-	"journald": newJournal, "redis": newRedisStream, "nats": newNATSStream, "amqp": newRabbitStream, "s3": newObjects, "sqs": newObjectsOfEvents,
+	"journald": newJournal, "redis": newRedisStream, "nats": newNATSStream, "amqp": newRabbitStream,
+	"s3": newObjects, "sqs": newObjectsOfEvents, "kinesis": newKinesis, "hdfs": newHDFS, "hdfs-open": newOpenHDFS,
 }
 
 // A collector that is killed while it reads, and under which the server is restarted, counts every request once.
@@ -40,16 +42,25 @@ func TestACollectorOfStreamsThatIsKilledOftenCountsEveryRequestOnce(t *testing.T
 	for name, make := range streamServers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			killReader(t, make(t), 400_000, number(t, "WEIR_CRASH_KILLS", 20))
+			kills := often(t, name)
+			killReader(t, make(t), min(20_000*kills, 400_000), kills)
 		})
 	}
 }
 
-// killReader kills a collector again and again while requests are written, and the server once.
-func killReader(t *testing.T, server *streamServer, requests, kills int) {
+// often is how many times a test kills a process that long tests kill often. With these kinds that takes minutes, so
+// make long kills few times; make crash kills KILLS times with every kind, and WEIR_CRASH_KILLS=20 does so for one test.
+func often(t testing.TB, kind string) int {
 	t.Helper()
-	random := rand.New(rand.NewPCG(uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9))), 7))
-	brokers := kafkatest.Shared(t).Addresses()
+	if slices.Contains([]string{"hdfs", "hdfs-open", "kinesis", "dedupe"}, kind) {
+		return number(t, "WEIR_CRASH_KILLS", 5)
+	}
+	return number(t, "WEIR_CRASH_KILLS", 20)
+}
+
+// installReaderOf installs a collector with one source, on the Kafka of all tests.
+func installReaderOf(t *testing.T, brokers []string, source string) *installation {
+	t.Helper()
 	collector := install(t, brokers, sharedPrefix(t), "unused")
 	collector.write("weir.yaml", fmt.Sprintf(`
 data: data
@@ -57,7 +68,16 @@ kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}}
 collector:
   listen: ""
   sources: [%s]
-`, strings.Join(brokers, ", "), sharedPrefix(t), partitions, server.source))
+`, strings.Join(brokers, ", "), sharedPrefix(t), partitions, source))
+	return collector
+}
+
+// killReader kills a collector again and again while requests are written, and the server once.
+func killReader(t *testing.T, server *streamServer, requests, kills int) {
+	t.Helper()
+	random := rand.New(rand.NewPCG(uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9))), 7))
+	brokers := kafkatest.Shared(t).Addresses()
+	collector := installReaderOf(t, brokers, server.source)
 
 	var writing sync.Mutex // nothing is written while the server restarts
 	var writer sync.WaitGroup

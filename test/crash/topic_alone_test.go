@@ -71,14 +71,7 @@ func TestACollectorOfAnotherKafkaThatIsKilledCountsEveryRecordOnce(t *testing.T)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
 	f := newForeign(t, seed)
 	brokers := kafkatest.Shared(t).Addresses()
-	collector := install(t, brokers, sharedPrefix(t), "unused")
-	collector.write("weir.yaml", fmt.Sprintf(`
-data: data
-kafka: {brokers: [%s], prefix: %q, hits: {partitions: %d}}
-collector:
-  listen: ""
-  sources: [%s]
-`, strings.Join(brokers, ", "), sharedPrefix(t), partitions, f.source))
+	collector := installReaderOf(t, brokers, f.source)
 	want := f.killed(t, collector, kills, seed)
 	before := f.Content(t)
 	collector.start()

@@ -94,7 +94,7 @@ func TestComposeFilesOfStores(t *testing.T) {
 
 // The chart lints, and its templates make valid Kubernetes YAML with a valid weir.yaml.
 func TestChart(t *testing.T) {
-	helm, tool := program(t, "helm", "go install helm.sh/helm/v3/cmd/helm@v3.19.0"), weir(t)
+	helm, tool := helm(t), weir(t)
 	chart := filepath.Join(root, "helm", "weir")
 	for _, values := range []string{"collector.kind=StatefulSet", "collector.kind=DaemonSet", "serviceMonitor.enabled=true", "existingConfigMap=mine", "collector.enabled=false", "networkPolicy.enabled=false",
 		"enforcer.grpc.enabled=true", "inline.store.redis=redis://redis:6379/1,inline.budget=50ms", "inline.store.postgres=postgres://db:5432/limits,inline.store.user=weir"} {
@@ -135,7 +135,7 @@ func TestChart(t *testing.T) {
 
 // Values that make a manifest that cannot work are refused, and others change what depends on them.
 func TestValuesOfTheChart(t *testing.T) {
-	helm := program(t, "helm", "go install helm.sh/helm/v3/cmd/helm@v3.19.0")
+	helm := helm(t)
 	template := func(set ...string) (string, error) {
 		args := []string{"template", "weir", filepath.Join(root, "helm", "weir"), "--kube-version", "1.31.0"}
 		for _, value := range set {

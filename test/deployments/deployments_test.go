@@ -12,22 +12,19 @@ import (
 	"testing"
 
 	"weir/test/port"
+	"weir/test/real"
 )
 
 const root = "../../deployments"
 
-// program finds a program that a test requires.
-func program(t *testing.T, name, remedy string) string {
+// helm is the path of Helm.
+func helm(t *testing.T) string {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
+	path, err := exec.LookPath("helm")
+	if err != nil {
+		real.Missing(t, "helm is missing: go install helm.sh/helm/v3/cmd/helm@v3.19.0")
 	}
-	if os.Getenv("WEIR_REQUIRE_REAL") != "" {
-		t.Fatalf("%s is missing: %s", name, remedy)
-	}
-	t.Skipf("%s is missing: %s", name, remedy)
-	return ""
+	return path
 }
 
 // run runs a program and returns its output.
@@ -59,7 +56,7 @@ func write(t *testing.T, name, text string) string {
 }
 
 func TestUnits(t *testing.T) {
-	analyze := program(t, "systemd-analyze", "apt-get install systemd")
+	analyze := real.Program(t, "systemd-analyze", "systemd")
 	units, err := filepath.Glob(filepath.Join(root, "systemd", "*.service"))
 	if err != nil || len(units) != 4 {
 		t.Fatal(units, err)
@@ -130,7 +127,7 @@ func TestBaseImagesAreNamedByDigest(t *testing.T) {
 }
 
 func TestPrometheus(t *testing.T) {
-	promtool := program(t, "promtool", "apt-get install prometheus")
+	promtool := real.Program(t, "promtool", "prometheus")
 	run(t, promtool, "check", "rules", filepath.Join(root, "prometheus", "alerts.yaml"))
 	folder := t.TempDir()
 	for name, text := range map[string]string{
@@ -223,7 +220,7 @@ func TestAlertsAreDocumented(t *testing.T) {
 }
 
 func TestNginxOfTheComposeFile(t *testing.T) {
-	nginx := program(t, "nginx", "apt-get install nginx")
+	nginx := real.Program(t, "nginx", "nginx")
 	folder := t.TempDir()
 	config := strings.NewReplacer("enforcer:7421", "127.0.0.1:7421", "site:80", "127.0.0.1:80", "/var/log/nginx", folder,
 		"listen 8080;", "listen "+port.Reserve(t, "127.0.0.1")+";", "listen 80;", "listen "+port.Reserve(t, "127.0.0.1")+";").Replace(read(t, "compose/nginx.conf") + read(t, "compose/site.conf"))

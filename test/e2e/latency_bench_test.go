@@ -102,16 +102,20 @@ func (f *fleet) probeLog(b *testing.B, log lineLog, rate int) {
 	defer stop()
 	others.Go(func() { writeOthers(ctx, log, rate) })
 
-	took := make([]time.Duration, probes)
+	number, every := probes, probeEvery
+	if of, ok := log.(interface{ probes() (int, time.Duration) }); ok {
+		number, every = of.probes()
+	}
+	took := make([]time.Duration, number)
 	var asking sync.WaitGroup
-	ticker := time.NewTicker(probeEvery)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for i := range took {
 		<-ticker.C
 		asking.Go(func() { took[i] = f.timeToRefusal(log, fmt.Sprintf("198.18.%d.%d", i/250, 1+i%250)) })
 	}
 	asking.Wait()
-	took = took[probes/10:] // the first ones fill caches
+	took = took[number/10:] // the first ones fill caches
 	if slices.Contains(took, 0) {
 		b.Fatal("an offender was never refused")
 	}
@@ -150,9 +154,13 @@ func (f *fleet) timeToRefusal(log lineLog, client string) time.Duration {
 
 // writeOthers writes lines of clients that keep their limits.
 func writeOthers(ctx context.Context, log lineLog, rate int) {
-	ticker := time.NewTicker(tick)
+	pause := tick
+	if of, ok := log.(interface{ pause() time.Duration }); ok {
+		pause = of.pause()
+	}
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
-	perTick := float64(rate) * tick.Seconds()
+	perTick := float64(rate) * pause.Seconds()
 	clients := max(1000, 2*rate) // at most 60 times a minute each
 	due, next := 0.0, 0
 	var b []byte

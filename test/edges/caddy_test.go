@@ -172,3 +172,22 @@ func TestCaddyClosed(t *testing.T) {
 		t.Errorf("without an enforcer: %+v", refused)
 	}
 }
+
+// While the application is down, Caddy writes an error for each request next to its line of the access log. In a container
+// both go to one place. Each request counts once.
+func TestCaddysErrorsAreNoRequests(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.app = loopback + ":" + freePort(t)
+	url, said := s.caddy()
+	wait.Until(t, "Caddy answers", func() bool { return ask(t, goodClient, url).status == http.StatusBadGateway })
+	const client = "127.0.0.78"
+	for range 5 {
+		ask(t, client, url)
+	}
+	const counts = `match: 'status == 502', key: ip`
+	wait.Until(t, "all are in the log", func() bool { return strings.Count(said.String(), client) >= 10 })
+	if got := hitsIn(t, counts, "caddy", said.String()); got[client] != 5 {
+		t.Errorf("5 requests count as %d", got[client])
+	}
+}

@@ -109,6 +109,8 @@ started() {
 	esac
 	id=$!
 	echo $id >"/run/$1.id"
+	# Traefik has read its routes when its application answers; what it refuses before is not in its log.
+	if [ "$1" = traefik ]; then while kill -0 $id 2>/dev/null && ! curl -sf -o /dev/null --max-time 1 http://127.0.0.1/; do sleep 0.05; done; fi
 	# Their units are of the type notify.
 	while kill -0 $id 2>/dev/null && ! curl -s -o /dev/null --max-time 1 "http://127.0.0.1:$([ "$1" = weir ] && echo 7431 || echo 80)/healthz"; do sleep 0.05; done
 	kill -0 $id
@@ -185,7 +187,7 @@ func newMachine(t *testing.T) *machine {
 	m.endFile = endIn
 	t.Cleanup(func() {
 		if t.Failed() && *m.blocks > 0 {
-			t.Logf("weir's log:\n%s", m.do("cat /var/log/weir.log").printed)
+			t.Logf("weir's log:\n%s", m.do("cat /var/log/weir.log; weir status; wc -l /var/log/*/*access*").printed)
 		}
 		_ = command.Process.Kill()
 		_ = command.Wait()

@@ -22,7 +22,7 @@ var vendors = map[string][]string{
 	"github.com/redis/go-redis":       {"internal/store", "pkg/inline", "pkg/collector/redisstream"},
 	"github.com/nats-io":              {"pkg/collector/jetstream"},
 	"github.com/rabbitmq":             {"pkg/collector/rabbit"},
-	"github.com/aws":                  {"internal/bucket"},
+	"github.com/aws":                  {"internal/amazon", "internal/bucket", "pkg/collector/kinesis"},
 	"github.com/jackc/pgx":            {"pkg/inline"},
 	"github.com/go-sql-driver":        {"pkg/inline"},
 	"github.com/cockroachdb/pebble":   {"internal/database", "internal/store", "internal/topic/local", "pkg/enforcer/past"},

@@ -2,6 +2,7 @@
 package rabbit
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -32,9 +33,10 @@ type Server struct {
 	environment []string
 	command     *exec.Cmd
 	alive       io.Closer
-	made        map[string]bool // queues
+	made        map[string]string // queues, with their types
 	conn        *amqp.Connection
 	channel     *amqp.Channel
+	refused     error // why the last connect failed
 }
 
 // WithStreams is a configuration of a server that speaks the stream protocol too.
@@ -47,7 +49,7 @@ func Start(t testing.TB, configuration string) *Server {
 	if len(found) == 0 {
 		real.Missing(t, "rabbitmq-server is missing: apt-get install rabbitmq-server")
 	}
-	s := &Server{t: t, program: found[0], Addr: port.Reserve(t, "127.0.0.1"), Folder: t.TempDir(), made: map[string]bool{}}
+	s := &Server{t: t, program: found[0], Addr: port.Reserve(t, "127.0.0.1"), Folder: t.TempDir(), made: map[string]string{}}
 	s.URL = "amqp://guest:guest@" + s.Addr
 	_, own, _ := net.SplitHostPort(s.Addr)
 	_, names, _ := net.SplitHostPort(port.Reserve(t, "127.0.0.1"))
@@ -75,7 +77,12 @@ func Start(t testing.TB, configuration string) *Server {
 	if err := os.Chmod(filepath.Join(s.Folder, ".erlang.cookie"), 0o400); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Kill)
+	t.Cleanup(func() {
+		s.kill()
+		if t.Failed() {
+			s.explain()
+		}
+	})
 	s.Restart()
 	return s
 }
@@ -83,8 +90,32 @@ func Start(t testing.TB, configuration string) *Server {
 // script runs the server and its epmd until its standard input ends, as it does when this process ends.
 const script = `epmd & "$@" </dev/null & cat; kill -9 0`
 
+// stuck is after how long a server without an answer is killed and started once more.
+const stuck = 40 * time.Second
+
 // Restart starts the server again after Kill, and returns when it answers.
 func (s *Server) Restart() {
+	s.t.Helper()
+	s.start()
+	s.await()
+}
+
+// await connects, once the server and its queues answer.
+func (s *Server) await() {
+	s.t.Helper()
+	began := time.Now()
+	wait.Until(s.t, "RabbitMQ to answer", func() bool {
+		if s.refused = s.connect(); s.refused != nil && time.Since(began) > stuck {
+			s.t.Logf("RabbitMQ is started once more: %v", s.refused)
+			s.kill()
+			s.start()
+			began = time.Now()
+		}
+		return s.refused == nil
+	})
+}
+
+func (s *Server) start() {
 	s.t.Helper()
 	output, err := os.OpenFile(filepath.Join(s.Folder, "output"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -100,27 +131,65 @@ func (s *Server) Restart() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	wait.Until(s.t, "RabbitMQ to answer", func() bool {
-		if s.conn, err = amqp.Dial(s.URL); err != nil {
-			return false
+}
+
+// explain shows why a server may not have answered.
+func (s *Server) explain() {
+	s.t.Helper()
+	logs, _ := filepath.Glob(filepath.Join(s.Folder, "*.log"))
+	for _, path := range append(logs, filepath.Join(s.Folder, "output")) {
+		text, _ := os.ReadFile(path)
+		s.t.Logf("%s ends with:\n%s", filepath.Base(path), text[max(0, len(text)-4<<10):])
+	}
+	s.t.Logf("the last try to connect: %v", s.refused)
+}
+
+func (s *Server) connect() (err error) {
+	if s.conn, err = amqp.Dial(s.URL); err != nil {
+		return err
+	}
+	if s.channel, err = s.conn.Channel(); err == nil {
+		err = s.channel.Confirm(false)
+	}
+	for queue := range s.made { // they come some time after the server
+		if err == nil {
+			_, err = s.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
 		}
-		if s.channel, err = s.conn.Channel(); err == nil {
-			err = s.channel.Confirm(false)
+	}
+	if err != nil {
+		_ = s.conn.Close()
+	}
+	return err
+}
+
+// Kill ends the server as kill -9 does, once its files name the leaders of its queues. It writes these names about once a
+// second, and RabbitMQ 3.10 never finds a stream or a quorum queue again whose leader they do not name.
+func (s *Server) Kill() {
+	s.t.Helper()
+	for queue, kind := range s.made {
+		switch kind {
+		case "stream":
+			s.awaitName("coordination", "rabbit_stream_coordinator") // of all streams
+		case "quorum":
+			s.awaitName("quorum", queue)
 		}
-		for queue := range s.made { // they come some time after the server
-			if err == nil {
-				_, err = s.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
-			}
-		}
-		if err != nil {
-			_ = s.conn.Close()
-		}
-		return err == nil
+	}
+	s.kill()
+}
+
+func (s *Server) awaitName(of, leader string) {
+	s.t.Helper()
+	files, err := filepath.Glob(filepath.Join(s.Folder, "*", of, "*", "names.dets"))
+	if err != nil || len(files) != 1 {
+		s.t.Fatal(files, err)
+	}
+	wait.Until(s.t, "the name of "+leader, func() bool {
+		names, err := os.ReadFile(files[0])
+		return err == nil && bytes.Contains(names, []byte(leader))
 	})
 }
 
-// Kill ends the server at once, as kill -9 does.
-func (s *Server) Kill() {
+func (s *Server) kill() {
 	if s.command != nil {
 		_ = syscall.Kill(-s.command.Process.Pid, syscall.SIGKILL)
 		_ = s.command.Wait()
@@ -139,7 +208,7 @@ func (s *Server) Make(queue, kind string, more ...any) {
 	for i := 0; i+1 < len(more); i += 2 {
 		arguments[more[i].(string)] = more[i+1]
 	}
-	s.made[queue] = true
+	s.made[queue] = kind
 	if _, err := s.channel.QueueDeclare(queue, true, false, false, false, arguments); err != nil {
 		s.t.Fatal(err)
 	}
@@ -182,4 +251,33 @@ func (s *Server) Publish(queue string, messages ...amqp.Publishing) {
 			s.t.Fatal(ok, err)
 		}
 	}
+}
+
+// Disconnect ends the connections of all clients.
+func (s *Server) Disconnect() {
+	s.t.Helper()
+	s.Control("close_all_connections", "a test")
+	s.await()
+}
+
+// Ready is how many messages of a queue are with no consumer.
+func (s *Server) Ready(queue string) int {
+	s.t.Helper()
+	state, err := s.channel.QueueDeclarePassive(queue, true, false, false, false, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return state.Messages
+}
+
+// Control runs rabbitmqctl, and returns what it prints.
+func (s *Server) Control(arguments ...string) string {
+	s.t.Helper()
+	command := exec.Command(filepath.Join(filepath.Dir(s.program), "rabbitmqctl"), append([]string{"-q"}, arguments...)...)
+	command.Dir, command.Env = s.Folder, s.environment
+	output, err := command.CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%v: %s", err, output)
+	}
+	return string(output)
 }

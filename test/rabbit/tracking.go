@@ -11,6 +11,29 @@ import (
 // do. Each takes one offset of the stream, at which there is no message. The server was started with WithStreams.
 func (s *Server) StoreOffsets(stream string, consumers ...string) {
 	s.t.Helper()
+	s.speak(func(c *streamClient) {
+		for _, consumer := range consumers {
+			c.send(10, text(consumer), text(stream), string(binary.BigEndian.AppendUint64(nil, 1)))
+		}
+	})
+}
+
+// PublishRaw publishes a message to a stream as it is, which may not be AMQP 1.0. The server was started with WithStreams.
+func (s *Server) PublishRaw(stream, message string) {
+	s.t.Helper()
+	s.speak(func(c *streamClient) {
+		c.send(1, "\x00\x00\x00\x06\x01", text(""), text(stream)) // as the publisher 1
+		c.await(answer | 1)
+		c.send(2, "\x01\x00\x00\x00\x01", string(binary.BigEndian.AppendUint64(nil, 1)), string(binary.BigEndian.AppendUint32(nil, uint32(len(message)))), message)
+		c.await(3) // it is stored
+	})
+}
+
+const answer = 0x8000 // to a command
+
+// speak logs in as a client of the stream protocol, has it say something, and leaves when the server has read all of it.
+func (s *Server) speak(say func(*streamClient)) {
+	s.t.Helper()
 	conn, err := net.DialTimeout("tcp", s.streams, 10*time.Second)
 	if err != nil {
 		s.t.Fatal(err)
@@ -19,7 +42,6 @@ func (s *Server) StoreOffsets(stream string, consumers ...string) {
 	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 	c := &streamClient{s, conn}
 
-	const answer = 0x8000
 	c.send(17, "\x00\x00\x00\x01", "\x00\x00\x00\x00") // no properties of ours
 	c.await(answer | 17)
 	c.send(18, "\x00\x00\x00\x02") // which mechanisms there are
@@ -29,9 +51,7 @@ func (s *Server) StoreOffsets(stream string, consumers ...string) {
 	c.send(20, string(c.await(20))) // the limits that the server proposes
 	c.send(21, "\x00\x00\x00\x04", text("/"))
 	c.await(answer | 21)
-	for _, consumer := range consumers {
-		c.send(10, text(consumer), text(stream), string(binary.BigEndian.AppendUint64(nil, 1)))
-	}
+	say(c)
 	c.send(22, "\x00\x00\x00\x05", "\x00\x01", text("done")) // closes the connection, after all these
 	c.await(answer | 22)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
 	"weir/pkg/rule"
 )
 
@@ -14,7 +15,8 @@ var everyRequestHas = []string{"ip", "user", "method", "host", "path", "raw_path
 
 // warnOfClaimedFields warns of rules for which a client can choose its own key at checks: a field of the key comes from the
 // header of the same name, and the configuration does not state that edges set that header. Fields such as http_x_tenant
-// are no reason for a warning: by their names they are headers of the client.
+// are no reason for a warning: by their names they are headers of the client. Nor are those that a database of addresses
+// has: checks take them from there.
 func (c *Config) warnOfClaimedFields() {
 	if c.RuleSet == nil {
 		return
@@ -24,7 +26,7 @@ func (c *Config) warnOfClaimedFields() {
 		for _, word := range r.Key.Words() {
 			field, _, _ := strings.Cut(word, "/")
 			if r.Mode != rule.Enforce || c.Enforcer.Fields[field] != "" || slices.Contains(everyRequestHas, field) ||
-				strings.HasPrefix(field, "http_") || strings.ContainsAny(field, ".@$ ") {
+				c.isByAddress(field) || strings.HasPrefix(field, "http_") || strings.ContainsAny(field, ".@$ ") {
 				continue
 			}
 
@@ -34,4 +36,10 @@ func (c *Config) warnOfClaimedFields() {
 				Remedy: fmt.Sprintf("have the edge set or clear that header, and name it, as enforcer: {fields: {%s: %s}}", field, header)})
 		}
 	}
+}
+
+// isByAddress reports whether checks find a field in the databases.
+func (c *Config) isByAddress(field string) bool {
+	f, ok := geoip.FieldOf(field)
+	return ok && c.RuleSet.Databases().Has(f)
 }

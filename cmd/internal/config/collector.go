@@ -109,8 +109,9 @@ func (c *Collector) fields(header string) rule.Fields {
 		if s.Format == "attempts" { // rules count either attempts or requests
 			continue
 		}
-		names, complete := request.FieldsOf(s.Format, request.Options{Zone: s.Zone.Location, Fields: s.Fields, Line: s.Line, Header: header})
-		known.Names = append(known.Names, names...)
+		names, complete := request.FieldsOf(s.Format, request.Options{Zone: s.Zone.Location, Fields: s.LineFields(), Line: s.Line, Header: header})
+		outer, _ := s.HeaderFields()
+		known.Names = append(append(known.Names, names...), outer...)
 		known.Complete = known.Complete && complete
 	}
 	slices.Sort(known.Names)
@@ -118,13 +119,13 @@ func (c *Collector) fields(header string) rule.Fields {
 	return known
 }
 
-// A Source is of one of these kinds: exactly one of file, kafka, journald, redis_stream, nats, amqp, s3, http, syslog, otlp
+// A Source is of one of these kinds: exactly one of file, kafka, journald, redis_stream, nats, amqp, kinesis, s3, hdfs, http, syslog, otlp
 // and loki is given.
 type Source struct {
 	// File are paths and globs of log files, read from their beginning and followed; or one named pipe, or - for
 	// standard input.
 	File Texts `yaml:"file"`
-	// Kafka are topics, which a group of collectors reads, or with commit local this collector alone.
+	// Kafka are topics, and patterns of topics (access-*), which a group of collectors reads, or with commit local this collector alone.
 	Kafka Texts `yaml:"kafka"`
 	// Journald names entries in journals of systemd, which this collector reads alone.
 	Journald Journald `yaml:"journald"`
@@ -132,10 +133,14 @@ type Source struct {
 	RedisStream RedisStream `yaml:"redis_stream"`
 	// NATS names a stream of NATS JetStream, which this collector reads alone.
 	NATS NATS `yaml:"nats"`
-	// AMQP names a stream of RabbitMQ, which this collector reads alone.
+	// AMQP names a queue of RabbitMQ. If it is a stream, this collector reads it alone.
 	AMQP AMQP `yaml:"amqp"`
+	// Kinesis names a stream of Amazon Kinesis, which this collector reads alone.
+	Kinesis Kinesis `yaml:"kinesis"`
 	// S3 is where objects are that this collector reads alone: s3://bucket/prefix/.
 	S3 string `yaml:"s3"`
+	// HDFS names files of an HDFS that this collector reads alone.
+	HDFS HDFS `yaml:"hdfs"`
 	// HTTP is the address that accepts lines (POST /v1/requests); beyond loopback it needs keys with the role send, or
 	// client certificates.
 	HTTP string `yaml:"http"`
@@ -164,8 +169,11 @@ type Source struct {
 	// Only is an expression over the record; records for which it does not hold are counted as filtered.
 	// Default: all.
 	Only string `yaml:"only"`
-	// Fields map our names to the names in the format: {user: jwt.sub}. Default: none.
+	// Fields map our names to the names in the format, {user: jwt.sub}, or of a kafka source to headers of records,
+	// {tenant: "header:tenant"}. Default: none.
 	Fields map[string]string `yaml:"fields"`
+	// Dedupe counts each request once that stands in the source several times. Default: none, all count.
+	Dedupe Dedupe `yaml:"dedupe"`
 	// Start is where to begin when no position is stored for the source: earliest, latest, or 25h before now.
 	// Default: earliest.
 	Start Start `yaml:"start"`
@@ -193,12 +201,12 @@ type Source struct {
 	Region string `yaml:"region"`
 	// Endpoint is the URL of a server of S3 other than Amazon's. Default: that of the SDK's environment and files.
 	Endpoint string `yaml:"endpoint"`
-	// Delay is how long after its time of modification an object of an s3 source may appear; with sqs, how long objects
+	// Delay is how long after its time of modification an object of an s3 source, or a file of an hdfs source, may appear; with sqs, how long objects
 	// that were read are remembered. Default: 1h.
 	Delay duration.Duration `yaml:"delay"`
 }
 
-// DefaultDelay is that of an s3 source.
+// DefaultDelay is that of an s3 or hdfs source.
 const DefaultDelay = duration.Duration(time.Hour)
 
 // FromYAML sets the defaults of a source and reads its keys.
@@ -215,7 +223,7 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 
 		// Refuse keys that have no meaning for the kind.
 		for key, of := range map[string][]string{
-			"start":    {"file", "kafka", "journald", "redis_stream", "nats", "amqp", "s3"},
+			"start":    {"file", "kafka", "journald", "redis_stream", "nats", "amqp", "kinesis", "s3", "hdfs"},
 			"keys":     {"http", "otlp", "loki"},
 			"from":     {"syslog"},
 			"tls":      {"http", "syslog", "kafka", "redis_stream", "nats", "amqp", "otlp", "loki"},
@@ -225,7 +233,7 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 			"sqs":      {"s3"},
 			"region":   {"s3"},
 			"endpoint": {"s3"},
-			"delay":    {"s3"},
+			"delay":    {"s3", "hdfs"},
 		} {
 			if kind := s.Kind(); v.Has(key) && !slices.Contains(of, kind) {
 				v.Key(key).Faultf("leave it out", "%s has no meaning for a source of the kind %s", key, kind)
@@ -239,14 +247,19 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 		s.checkTLS(v)
 		switch s.Kind() {
 		case "kafka":
+			s.checkTopics(v)
 			s.checkBrokers(v)
 		case "redis_stream":
 			s.checkRedisStream(v)
 		case "amqp":
-			s.checkAMQPTLS(v)
+			s.checkAMQP(v)
 		case "s3":
 			s.checkS3(v)
+		case "hdfs":
+			s.checkDelay(v)
 		}
+		s.checkHeaders(v)
+		s.checkDedupe(v) // it needs what the kind has set
 	}
 }
 
@@ -284,7 +297,7 @@ func (s *Source) checkStdin(v yamlfile.Value) {
 	}
 }
 
-var kinds = []string{"file", "kafka", "journald", "redis_stream", "nats", "amqp", "s3", "http", "syslog", "otlp", "loki"}
+var kinds = []string{"file", "kafka", "journald", "redis_stream", "nats", "amqp", "kinesis", "s3", "hdfs", "http", "syslog", "otlp", "loki"}
 
 // checkKind requires exactly one kind.
 func (s *Source) checkKind(v yamlfile.Value) bool {
@@ -322,8 +335,12 @@ func (s *Source) Kind() string {
 		return "nats"
 	case s.AMQP.given():
 		return "amqp"
+	case s.Kinesis.given():
+		return "kinesis"
 	case s.S3 != "":
 		return "s3"
+	case s.HDFS.given():
+		return "hdfs"
 	case s.HTTP != "":
 		return "http"
 	case s.OTLP != "":

@@ -47,6 +47,7 @@ type Config struct {
 	Hosts Texts `yaml:"hosts"`
 
 	Client     Client     `yaml:"client"`     // how the client of a request is found
+	GeoIP      GeoIP      `yaml:"geoip"`      // the networks and countries of addresses
 	Time       Time       `yaml:"time"`       // which times are accepted
 	Log        Log        `yaml:"log"`        // how the parts log
 	Kafka      Kafka      `yaml:"kafka"`      // the broker between the parts
@@ -154,6 +155,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		return
 	}
 	c.Rules.Fields = c.Collector.fields(c.Client.Header)
+	c.openDatabases(v.Key("geoip").Key("databases"))
 	load := c.Rules.Load
 	if c.loader.toAsk {
 		load = c.Rules.LoadToAsk

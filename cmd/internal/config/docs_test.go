@@ -62,6 +62,15 @@ func TestDocumentedDefaultsAreTheDefaults(t *testing.T) {
 			base = "collector: {sources: [{file: a.log}]}\n"
 			key = strings.Replace(key, "[]", ".0", 1)
 		}
+		if strings.HasPrefix(row.key, "collector.sources[].dedupe.") {
+			base = "collector: {sources: [{file: a.log, dedupe: {by: request_id}}]}\n"
+		}
+		if strings.HasPrefix(row.key, "collector.sources[].amqp.") {
+			base = "collector: {sources: [{amqp: {url: 'amqp://a:1', queue: a}}]}\n"
+		}
+		if strings.HasPrefix(row.key, "collector.sources[].hdfs.") {
+			base = "collector: {sources: [{hdfs: {url: 'http://a:1', path: /a}}]}\n"
+		}
 		if kind, _, within := strings.Cut(strings.TrimPrefix(row.key, "notify[]."), "."); strings.HasPrefix(row.key, "notify[].") {
 			if !within || receiverOf[kind] == "" {
 				kind = "webhook"

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -69,6 +70,8 @@ type Enforcer struct {
 	// Evidence is how much memory keeps the last requests that counted for entries; the oldest entries lose theirs first.
 	// 0 keeps none. Default: 32MiB.
 	Evidence Size `yaml:"evidence"`
+	// DNS is the address of the DNS server that is asked about crawlers in allow: 127.0.0.1:53. Default: the system's.
+	DNS string `yaml:"dns"`
 	// LimitHeaders are the headers, besides Retry-After, that describe the broken limit to a refused client: draft
 	// (RateLimit and RateLimit-Policy), legacy (X-RateLimit-…), both, or none. Default: both.
 	LimitHeaders LimitHeaders `yaml:"limit_headers"`
@@ -98,6 +101,10 @@ func (e *Enforcer) Validate(v yamlfile.Value) {
 	guard(v.Key("admin"), e.Admin, keysOrLoopback, guarded)
 	if place := v.Key("refuse"); !place.Faulty() && e.Refuse != http.StatusTooManyRequests && e.Refuse != http.StatusForbidden {
 		place.Faultf("write 429 or 403", "edges do not understand %d as a refusal", e.Refuse)
+	}
+
+	if server, err := netip.ParseAddrPort(e.DNS); e.DNS != "" && (err != nil || server.Port() == 0) {
+		v.Key("dns").Faultf("write it as 127.0.0.1:53, or leave it out", "%q is not the address of a DNS server with its port", e.DNS)
 	}
 
 	if place := v.Key("events"); !place.Faulty() && e.Events < 0 {

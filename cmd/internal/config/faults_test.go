@@ -2,11 +2,13 @@ package config_test
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"weir/cmd/internal/config"
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip/geoiptest"
 )
 
 // Each text has exactly the given fault, with its place and its remedy.
@@ -50,6 +52,19 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"collector: {sources: [{kafka: logs, brokers: ['a:1', 'b:1']}, {kafka: logs, brokers: ['b:1', 'a:1']}]}":                `weir.yaml:1:71: the source kafka-1 reads the topic logs too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
 		"{kafka: {brokers: a}, collector: {sources: [{kafka: logs}]}}":                                                          `weir.yaml:1:19: "a" has no port; write a:9092`,
 		"collector: {sources: [{file: /var/log/a.log}, {file: [/var/log/b.log, /var/log//a.log]}]}":                             `weir.yaml:1:54: /var/log/a.log is a file of the source file-1 already, and each file is read once; name it in one source`,
+		"{kafka: {brokers: 'a:1'}, collector: {sources: [{kafka: 'access/*'}]}}":                                                `weir.yaml:1:57: "access/*" is not a pattern of topics: their names have letters, digits, dots, dashes and underscores; write it as access-*`,
+		"{kafka: {brokers: 'a:1'}, collector: {sources: [{kafka: 'access-*'}, {kafka: access-shop}]}}":                          `weir.yaml:1:78: the source kafka-1 reads the topic access-shop too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+		"{kafka: {brokers: 'a:1'}, collector: {sources: [{kafka: 'a-*'}, {kafka: '*-b'}]}}":                                     `weir.yaml:1:73: the source kafka-1 reads the topic *-b too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+		"collector: {sources: [{file: a, fields: {tenant: 'header:tenant'}}]}":                                                  `weir.yaml:1:50: only records of Kafka have headers, and the source is of the kind file; leave it out`,
+		"collector: {sources: [{kafka: logs, brokers: 'a:1', fields: {tenant: 'header:'}}]}":                                    `weir.yaml:1:70: the header has no name; write it as header:tenant`,
+		"collector: {sources: [{kafka: logs, brokers: 'a:1', fields: {ip: 'header:x-ip'}}]}":                                    `weir.yaml:1:66: ip is what the line states, and no header; leave it out`,
+		"collector: {sources: [{file: a, dedupe: {within: 5m}}]}":                                                               `weir.yaml:1:41: dedupe names no field; write dedupe: {by: request_id}`,
+		"collector: {sources: [{file: a, dedupe: {by: request_id, within: 25h}}]}":                                              `weir.yaml:1:66: 25h is not a time within which requests are repeated; write 1s to 1d; 10m is usual`,
+		"collector: {sources: [{file: a, dedupe: {by: request_id, values: 20}}]}":                                               `weir.yaml:1:66: 20 values cannot be remembered; write 1000 to 10000000; a value takes about 50 bytes`,
+		"collector: {sources: [{file: a, dedupe: {by: user}}]}":                                                                 `weir.yaml:1:46: many requests have the same user; name a field with a value that the server gives each request, such as request_id`,
+		"collector: {sources: [{file: a, format: combined, dedupe: {by: request_id}}]}":                                         `weir.yaml:1:64: the format has no field "request_id"; log it, and name it in format or in fields`,
+		"collector: {sources: [{file: a, format: '$remote_addr [$time_local] $id', dedupe: {by: request_id}}]}":                 `weir.yaml:1:88: the format has no field "request_id"; log it, and name it in format or in fields`,
+		"{kafka: {brokers: 'a:1'}, collector: {sources: [{kafka: logs, dedupe: {by: request_id}}]}}":                            `weir.yaml:1:71: partitions of a group move between collectors, and the values that were seen do not; write commit: local, and have one collector read the source`,
 		"collector: {settle: {enforcers: [enforcer]}}":                                                                          `weir.yaml:1:33: "enforcer" is not the URL of an enforcer; write https://enforcer.example:7421`,
 		"collector: {settle: {enforcers: 'http://u:pw@a:1'}}":                                                                   `weir.yaml:1:33: a URL with a user or password is not taken, because logs and answers would show it; leave both out, and give an API key in its file`,
 		"collector: {settle: {key_file: a}}":                                                                                    `weir.yaml:1:21: there is no enforcer to report to; write enforcers: [https://enforcer.example:7421] next to it`,
@@ -125,7 +140,7 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 
 		"enforcer: {crowdsec: {addresses: [edge, ' ']}}":                            `weir.yaml:1:41: the name is empty; write the name of an API key`,
 		"collector: {sources: {file: a.log}}":                                       `weir.yaml:1:22: a map found where a list is expected; write [one, another], or a line with a dash for each`,
-		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source has no kind; add one of file, kafka, journald, redis_stream, nats, amqp, s3, http, syslog, otlp, loki`,
+		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source has no kind; add one of file, kafka, journald, redis_stream, nats, amqp, kinesis, s3, hdfs, http, syslog, otlp, loki`,
 		"collector: {sources: [{file: ['-', a]}]}":                                  `weir.yaml:1:30: standard input is named next to files; make it a source of its own`,
 		"collector: {sources: [{file: '-', start: latest}]}":                        `weir.yaml:1:42: start has no meaning for a pipe, which cannot be read again; leave it out`,
 		"collector: {sources: [{otlp: '0.0.0.0:4317'}]}":                            `weir.yaml:1:30: 0.0.0.0:4317 can be reached from other machines without a key or a certificate; add keys, a file of API keys, or tls with clients, or listen on 127.0.0.1`,
@@ -271,6 +286,7 @@ func TestUsersThatChecksDoNotKnowAreAWarning(t *testing.T) {
 // A key that clients choose themselves at checks is a warning, unless the configuration states that the edge sets the
 // header.
 func TestFieldsThatClientsCanClaimAreAWarning(t *testing.T) {
+	asn := geoiptest.Write(t, filepath.Join(t.TempDir(), "asn.mmdb"), 1, map[string]geoiptest.Entry{"203.0.113.0/24": {ASN: 1}})
 	for text, want := range map[string]int{
 		"rules: [{name: per-tenant, key: [ip, tenant], limits: [1/s]}]":                                                                               1,
 		"rules: [{name: per-tenant, key: x_tenant, limits: [1/s]}]":                                                                                   1,
@@ -278,6 +294,8 @@ func TestFieldsThatClientsCanClaimAreAWarning(t *testing.T) {
 		"rules: [{name: per-tenant, key: [ip, http_x_tenant], limits: [1/s]}, {name: all, key: ip, limits: [1/s]}]":                                   0,
 		"rules: [{name: per-tenant, key: kubernetes.pod, limits: [1/s]}]":                                                                             0,
 		"rules: [{name: per-tenant, key: tenant, limits: [1/s], mode: shadow}]":                                                                       0,
+		"geoip: {databases: '" + asn + "'}\nrules: [{name: per-asn, key: asn, limits: [1/s]}]":                                                        0,
+		"geoip: {databases: '" + asn + "'}\nrules: [{name: per-asn, key: [asn, tenant], limits: [1/s]}]":                                              1,
 		"rules: [{name: all, key: [ip/24, method, host, path, query, agent, referrer, status], limits: [1/s]}, {name: less, key: ip, limits: [1/s]}]": 0,
 	} {
 		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
@@ -287,11 +305,70 @@ func TestFieldsThatClientsCanClaimAreAWarning(t *testing.T) {
 	}
 }
 
+// A field that a database of addresses has is none that a client can claim.
+func TestFieldsOfDatabasesAreNoWarning(t *testing.T) {
+	file := geoiptest.Write(t, filepath.Join(t.TempDir(), "asn.mmdb"), 1, map[string]geoiptest.Entry{"203.0.113.0/24": {ASN: 64496, Name: "Example"}})
+	for key, want := range map[string]int{"asn": 0, "[ip, as_name]": 0, "country": 2} {
+		text := "geoip: {databases: " + file + "}\nrules: [{name: a, key: " + key + ", limits: [1/s]}, {name: all, key: ip, limits: [1/s]}]"
+		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
+		if err != nil || len(warnings) != want {
+			t.Errorf("%s: %v, %v", key, warnings, err)
+		}
+	}
+}
+
 func TestWideTrustedProxiesAreAWarning(t *testing.T) {
 	for prefix, want := range map[string]int{"0.0.0.0/0": 1, "'::/0'": 1, "8.0.0.0/7": 1, "10.0.0.0/8": 0, "'fc00::/7'": 0, "'2001::/16'": 1} {
 		_, warnings, err := config.Read([]byte("client: {trusted_proxies: ["+prefix+"]}"), config.Options{File: "weir.yaml", Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}})
 		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "is wide") {
 			t.Errorf("%s: %v, %v", prefix, warnings, err)
+		}
+	}
+}
+
+// An id that clients choose is a warning; those that servers make are none.
+func TestIDsThatClientsChooseAreAWarning(t *testing.T) {
+	for by, want := range map[string]int{"http_x_request_id": 1, "cookie_id": 1, "arg_id": 1, "request_id": 0, "unique_id": 0} {
+		text := "collector: {sources: [{file: a, format: '$remote_addr [$time_local] \"$" + by + "\"', dedupe: {by: " + by + "}}]}"
+		checkChosen(t, text, by, want)
+	}
+	for _, c := range []struct {
+		source, by string
+		want       int
+	}{
+		{"format: json", "request.headers.X-Request-Id", 1},
+		{"format: json", "uuid", 0},
+		{"format: json", "trace.id", 1},
+		{"format: traefik-json", "request_X-Request-Id", 1},
+		{"format: json, fields: {id: http_x_request_id}", "id", 1},
+		{"format: json, fields: {id: request_id}", "id", 0},
+		{"format: ingress-nginx", "req_id", 1},
+		{"format: alb", "trace_id", 0},
+		{"format: cloudflare-json", "RayID", 0},
+	} {
+		checkChosen(t, "collector: {sources: [{file: a, "+c.source+", dedupe: {by: "+c.by+"}}]}", c.by, c.want)
+	}
+}
+
+func checkChosen(t *testing.T, text, by string, want int) {
+	t.Helper()
+	_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml", Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}})
+	if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "clients choose "+by+" themselves") {
+		t.Errorf("%s: %v, %v", text, warnings, err)
+	}
+}
+
+func TestSourcesThatAreRight(t *testing.T) {
+	for _, text := range []string{
+		"collector: {sources: [{file: a, format: json, dedupe: {by: trace.id}}]}",
+		"collector: {sources: [{file: a, format: combined, fields: {request_id: http_referer}, dedupe: {by: request_id, within: 1s, values: 1000}}]}",
+		"collector: {sources: [{kafka: logs, brokers: 'a:1', dedupe: {by: request_id, within: 1d}}]}",
+		"collector: {sources: [{http: '127.0.0.1:1', dedupe: {by: request_id}}]}",
+		"collector: {sources: [{kafka: logs, brokers: 'a:1', format: combined, fields: {id: 'header:id', host: 'header:x-host'}, dedupe: {by: id}}]}",
+		"{kafka: {brokers: 'a:1'}, collector: {sources: [{kafka: ['access-*', access-shop]}, {kafka: 'error-*'}, {kafka: 'access-*', brokers: 'b:1'}]}}",
+	} {
+		if _, _, err := config.Read([]byte(text), config.Options{File: "weir.yaml", Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}}); err != nil {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }

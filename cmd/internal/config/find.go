@@ -83,6 +83,7 @@ func (c *Config) paths() []*string {
 		}
 	}
 
+	paths = appendEach(paths, c.GeoIP.Databases)
 	for i := range c.Collector.Sources {
 		s := &c.Collector.Sources[i]
 		paths = append(paths, &s.Keys, &s.TLS.CA, &s.TLS.Cert, &s.TLS.Key, &s.TLS.Clients, &s.SASL.PasswordFile, &s.SASL.TokenFile, &s.Journald.Folder, &s.RedisStream.PasswordFile, &s.NATS.PasswordFile, &s.NATS.TokenFile, &s.NATS.CredentialsFile, &s.AMQP.PasswordFile)
@@ -185,6 +186,7 @@ func Keys() []string {
 	}{
 		{"", Config{}},
 		{"client.", Client{}},
+		{"geoip.", GeoIP{}},
 		{"time.", Time{}},
 		{"log.", Log{}},
 		{"kafka.", Kafka{}},
@@ -205,6 +207,9 @@ func Keys() []string {
 		{"collector.sources[].redis_stream.", RedisStream{}},
 		{"collector.sources[].nats.", NATS{}},
 		{"collector.sources[].amqp.", AMQP{}},
+		{"collector.sources[].dedupe.", Dedupe{}},
+		{"collector.sources[].kinesis.", Kinesis{}},
+		{"collector.sources[].hdfs.", HDFS{}},
 		{"collector.sources[].tls.", SourceTLS{}},
 		{"collector.sources[].sasl.", SASL{}},
 		{"aggregator.", Aggregator{}},

@@ -5,6 +5,7 @@ import (
 
 	"weir/internal/regular"
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
 )
 
 // Options contain the file to read and the settings that replace its own.
@@ -26,6 +27,8 @@ type Options struct {
 	NoRules bool
 	// ToAsk is for programs that are no part: the file of the key of secret rules may be missing.
 	ToAsk bool
+	// Opened remembers the databases that were read before; nil reads all of them.
+	Opened *geoip.Opened
 	// Within maps places in the file to places in the ConfigMap that contains it.
 	Within yamlfile.Option
 }

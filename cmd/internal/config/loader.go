@@ -14,6 +14,7 @@ import (
 	"weir/internal/nearest"
 	"weir/internal/regular"
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
 )
 
 // A loader contains the state of reading a configuration: its place, the environment and the faults so far.
@@ -24,12 +25,13 @@ type loader struct {
 	siblings []yamlfile.Inner
 	noRules  bool
 	toAsk    bool
+	opened   *geoip.Opened
 	warnings yamlfile.Faults
 	faults   yamlfile.Faults // in other files than the configuration itself
 }
 
 func newLoader(o Options) loader {
-	r := loader{name: o.File, environ: map[string]string{}, siblings: o.Siblings, noRules: o.NoRules, toAsk: o.ToAsk}
+	r := loader{name: o.File, environ: map[string]string{}, siblings: o.Siblings, noRules: o.NoRules, toAsk: o.ToAsk, opened: cmp.Or(o.Opened, &geoip.Opened{})}
 	if o.File != "" {
 		r.folder = filepath.Dir(o.File)
 	}

@@ -6,12 +6,14 @@ import (
 	"strings"
 
 	"weir/internal/yamlfile"
+	"weir/pkg/collector/topics"
 )
 
 // readOnce refuses sources that read the same: a topic of two sources counts twice, and of two sources with the same
 // file only one reads it. It also refuses topics where no brokers are named.
 func (c *Config) readOnce(v, brokers yamlfile.Value) {
-	topics, files, streams := map[[2]string]*Source{}, map[string]*Source{}, map[[2]string]*Source{}
+	files, streams := map[string]*Source{}, map[[2]string]*Source{}
+	var readers topicReaders
 	nowhere := len(c.Kafka.Brokers) == 0 && !brokers.Faulty()
 	for i := range c.Collector.Sources {
 		s, place := &c.Collector.Sources[i], nth(v, i)
@@ -20,10 +22,9 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 				"a topic is read from Kafka, and neither the source nor kafka.brokers names its brokers")
 		}
 		for _, topic := range s.Kafka {
-			at := [2]string{s.cluster(), topic}
 			c.checkOwn(place.Key("kafka"), s, topic)
-			checkShared(place.Key("kafka"), s, "topic "+topic, topics[at])
-			topics[at] = s
+			checkShared(place.Key("kafka"), s, "topic "+topic, readers.of(s, topic))
+			readers = append(readers, topicReader{s, topic})
 		}
 
 		for _, key := range s.RedisStream.Keys {
@@ -46,12 +47,27 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 
 		if s.AMQP.Queue != "" {
 			at := [2]string{s.AMQP.URL, s.AMQP.Queue}
-			checkShared(place.Key("amqp"), s, "queue "+s.AMQP.Queue, streams[at])
+			if other := streams[at]; other != nil && (s.AMQP.Acknowledge || other.AMQP.Acknowledge) {
+				place.Key("amqp").Faultf("name it in one source", "the source %s reads the queue %s too, and takes its messages", other.Name, s.AMQP.Queue)
+			} else {
+				checkShared(place.Key("amqp"), s, "queue "+s.AMQP.Queue, other)
+			}
+			streams[at] = s
+		}
+		if s.Kinesis.Stream != "" {
+			at := [2]string{"kinesis", strings.Join([]string{s.Kinesis.Endpoint, s.Kinesis.Region, s.Kinesis.Stream}, "\x00")}
+			checkShared(place.Key("kinesis"), s, "stream "+s.Kinesis.Stream, streams[at])
 			streams[at] = s
 		}
 		if s.S3 != "" {
 			at := [2]string{s.Endpoint, s.S3}
 			checkShared(place.Key("s3"), s, "prefix "+s.S3, streams[at])
+			streams[at] = s
+		}
+
+		if s.HDFS.Path != "" && len(s.HDFS.URL) > 0 {
+			at := [2]string{strings.Join(s.HDFS.URL, ","), s.HDFS.Path}
+			checkShared(place.Key("hdfs"), s, "path "+s.HDFS.Path, streams[at])
 			streams[at] = s
 		}
 
@@ -63,6 +79,25 @@ func (c *Config) readOnce(v, brokers yamlfile.Value) {
 			files[path] = s
 		}
 	}
+}
+
+// topicReaders are sources with the topics, or the patterns of topics, that they read.
+type topicReaders []topicReader
+
+type topicReader struct {
+	*Source
+	topic string
+}
+
+// of returns a source that reads the same topic, or one that a pattern stands for, too. Patterns of one source may overlap.
+func (all topicReaders) of(s *Source, topic string) *Source {
+	for _, other := range all {
+		same := other.topic == topic || other.Source != s && topics.Overlap(other.topic, topic)
+		if same && other.cluster() == s.cluster() {
+			return other.Source
+		}
+	}
+	return nil
 }
 
 // checkOwn refuses a topic of our own.

@@ -17,7 +17,7 @@ import (
 
 // checkReading checks the settings for reading lines.
 func (s *Source) checkReading(v yamlfile.Value) {
-	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields, Line: s.Line}
+	options := request.Options{Zone: s.Zone.Location, Fields: s.LineFields(), Line: s.Line}
 	if known := append(request.Envelopes(), "auto"); !slices.Contains(known, s.Envelope) {
 		v.Key("envelope").Faultf(nearest.Suggest(s.Envelope, known, "write one of "), "the envelope %q is not known", s.Envelope)
 	}

@@ -8,12 +8,14 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// AMQP configures a source that reads a stream of RabbitMQ.
+// AMQP configures a source that reads a queue of RabbitMQ.
 type AMQP struct {
 	// URL is the server's, amqp://host:5672/vhost, or amqps:// for TLS.
 	URL string `yaml:"url"`
-	// Queue is the name of a queue of the type stream.
+	// Queue is the name of a queue: of the type stream, or with Acknowledge of another.
 	Queue string `yaml:"queue"`
+	// Acknowledge means that the queue is a classic or a quorum queue, and takes its messages out of it.
+	Acknowledge bool `yaml:"acknowledge"`
 	// User is our name. Default: guest, which RabbitMQ lets in from its own machine only.
 	User string `yaml:"user"`
 	// PasswordFile contains only the password. Default: that of guest.
@@ -56,8 +58,11 @@ func checkAMQP(text string) error {
 	return checkHostPort(u.Host, "5672")
 }
 
-// checkAMQPTLS checks the source's settings for TLS.
-func (s *Source) checkAMQPTLS(v yamlfile.Value) {
+// checkAMQP checks the source's settings for TLS, and that nothing asks for messages again that are gone.
+func (s *Source) checkAMQP(v yamlfile.Value) {
+	if s.AMQP.Acknowledge && v.Has("start") {
+		v.Key("start").Faultf("leave it out", "start has no meaning for a queue whose messages are acknowledged: all that it has are read")
+	}
 	if s.TLS.On && strings.HasPrefix(s.AMQP.URL, "amqp://") {
 		v.Key("tls").Faultf("write url: \"amqps://…\"", "tls is given, but amqp:// is not encrypted")
 	}

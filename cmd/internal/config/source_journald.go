@@ -21,6 +21,17 @@ type Journald struct {
 	Fields Texts `yaml:"fields"`
 }
 
+// journalLine is the member of a record with fields that has the line.
+const journalLine = "MESSAGE"
+
+// LineKey returns the path of the line in records of JSON; empty where the envelope has it in its usual place.
+func (s *Source) LineKey() string {
+	if s.Line == "" && len(s.Journald.Fields) > 0 {
+		return journalLine
+	}
+	return s.Line
+}
+
 func (s *Journald) given() bool {
 	return len(s.Unit)+len(s.Identifier)+len(s.Match)+len(s.Fields) > 0 || s.Folder != ""
 }

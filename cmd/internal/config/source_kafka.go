@@ -6,6 +6,7 @@ import (
 
 	"weir/internal/nearest"
 	"weir/internal/yamlfile"
+	"weir/pkg/collector/topics"
 )
 
 // The places where a kafka source keeps how far it has read.
@@ -93,6 +94,38 @@ func (s *Source) checkBrokers(v yamlfile.Value) {
 		v.Key("commit").Faultf(nearest.Suggest(s.Commit, known, "write one of "), "%q is not known here", s.Commit)
 	case s.Commit == commitGroup && own:
 		v.Key("commit").Faultf("write commit: local, or leave brokers out and name them in kafka.brokers", "Weir joins no group at a source's own brokers")
+	}
+}
+
+// ownTopics are the words of Weir's topics.
+var ownTopics = []string{"hits", "blocklist", "events", "evidence", "attempts"}
+
+// HasPatterns reports whether patterns name some of the source's topics.
+func (s *Source) HasPatterns() bool { return slices.ContainsFunc(s.Kafka, topics.IsPattern) }
+
+// ReadsTopic reports whether the source reads a topic, by its name or by a pattern.
+func (s *Source) ReadsTopic(name string) bool {
+	return slices.Contains(s.Kafka, name) || slices.ContainsFunc(s.Kafka, func(pattern string) bool { return topics.Matches(pattern, name) })
+}
+
+// WithoutTopics are the topics that no pattern of the source stands for: Weir's own with the prefix. The brokers of a
+// source may be of the same Kafka. Only without a prefix others may have such names in another one.
+func (s *Source) WithoutTopics(prefix string) (names []string) {
+	if len(s.Brokers) > 0 && prefix == "" {
+		return nil
+	}
+	for _, word := range ownTopics {
+		names = append(names, prefix+word)
+	}
+	return names
+}
+
+// checkTopics checks the patterns.
+func (s *Source) checkTopics(v yamlfile.Value) {
+	for _, name := range s.Kafka {
+		if topics.IsPattern(name) && !topics.Legal(name) {
+			v.Key("kafka").Faultf("write it as access-*", "%q is not a pattern of topics: their names have letters, digits, dots, dashes and underscores", name)
+		}
 	}
 }
 

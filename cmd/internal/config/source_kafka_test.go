@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"slices"
 	"testing"
 
 	"weir/cmd/internal/config"
@@ -21,6 +22,25 @@ func TestWhereATopicsPositionsAre(t *testing.T) {
 		}
 		if got := c.Collector.Sources[0].Local(); got != local {
 			t.Errorf("%s: local is %t", source, got)
+		}
+	}
+}
+
+// A pattern does not stand for Weir's own topics, also where the source names the brokers again.
+func TestPatternsLeaveOutWeirsTopics(t *testing.T) {
+	for _, c := range []struct {
+		prefix  string
+		brokers []string
+		want    bool
+	}{
+		{"weir.", nil, true},
+		{"weir.", []string{"a:1"}, true},
+		{"", nil, true},
+		{"", []string{"a:1"}, false}, // in another Kafka, attempts may be the topic of another program
+	} {
+		s := config.Source{Brokers: c.brokers}
+		if got := slices.Contains(s.WithoutTopics(c.prefix), c.prefix+"attempts"); got != c.want {
+			t.Errorf("with the prefix %q and brokers %v: %t", c.prefix, c.brokers, got)
 		}
 	}
 }

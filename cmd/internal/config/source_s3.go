@@ -3,6 +3,7 @@ package config
 import (
 	"time"
 
+	"weir/internal/amazon"
 	"weir/internal/bucket"
 	"weir/internal/yamlfile"
 )
@@ -15,7 +16,7 @@ func (s *Source) checkS3(v yamlfile.Value) {
 		v.Key("s3").Fault(err)
 	}
 	if s.Endpoint != "" {
-		if err := bucket.CheckEndpoint(s.Endpoint); err != nil {
+		if err := amazon.CheckEndpoint(s.Endpoint); err != nil {
 			v.Key("endpoint").Fault(err)
 		}
 	}
@@ -27,6 +28,11 @@ func (s *Source) checkS3(v yamlfile.Value) {
 			v.Key("start").Faultf("leave it out", "start has no meaning next to sqs: what the queue has is read")
 		}
 	}
+	s.checkDelay(v)
+}
+
+// checkDelay checks how late objects and files may appear.
+func (s *Source) checkDelay(v yamlfile.Value) {
 	if delay := time.Duration(s.Delay); (delay < time.Minute || delay > longestDelay) && !v.Key("delay").Faulty() {
 		v.Key("delay").Faultf("write 1m to 336h; 1h is usual", "a delay of %s cannot be", delay)
 	}

@@ -41,6 +41,19 @@ func TestErrorsOfStreamsHaveTheirPlaces(t *testing.T) {
 		"collector: {sources: [{http: '127.0.0.1:1', sqs: 'https://a/b'}]}":                                                    `weir.yaml:1:50: sqs has no meaning for a source of the kind http; leave it out`,
 		"collector: {sources: [{http: '127.0.0.1:1', delay: 1h}]}":                                                             `weir.yaml:1:52: delay has no meaning for a source of the kind http; leave it out`,
 		"collector: {sources: [{s3: 's3://a/b'}, {s3: 's3://a/b'}]}":                                                           `weir.yaml:1:46: the source s3-1 reads the prefix s3://a/b too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+		"collector: {sources: [{kinesis: {}}]}":                                                                                `weir.yaml:1:33: the source names no stream; write kinesis: {stream: logs, region: eu-central-1}`,
+		"collector: {sources: [{kinesis: {stream: 'arn:aws:a'}}]}":                                                             `weir.yaml:1:42: "arn:aws:a" cannot be the name of a stream; write its name, not its ARN`,
+		"collector: {sources: [{kinesis: {stream: a, endpoint: 'a:1'}}]}":                                                      `weir.yaml:1:55: "a:1" is not the address of a server: write https://host:port`,
+		"collector: {sources: [{kinesis: {stream: a}, region: b}]}":                                                            `weir.yaml:1:54: region has no meaning for a source of the kind kinesis; leave it out`,
+		"collector: {sources: [{kinesis: {stream: a}}, {kinesis: {stream: a}}]}":                                               `weir.yaml:1:57: the source kinesis-1 reads the stream a too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+		"collector: {sources: [{hdfs: {path: /a}}]}":                                                                           `weir.yaml:1:30: the source names no server; write hdfs: {url: "http://host:9870", path: /logs/}`,
+		"collector: {sources: [{hdfs: {url: 'http://a:1'}}]}":                                                                  `weir.yaml:1:30: the source names no path; write hdfs: {url: "http://host:9870", path: /logs/}`,
+		"collector: {sources: [{hdfs: {url: 'http://a:1', path: a}}]}":                                                         `weir.yaml:1:56: "a" is not a path in HDFS: write /logs/ or /logs/**/*.log`,
+		"collector: {sources: [{hdfs: {url: 'http://a:1', path: '/a**'}}]}":                                                    `weir.yaml:1:56: "/a**" is not a pattern: ** stands for folders, and * for a part of a name`,
+		"collector: {sources: [{hdfs: {url: 'hdfs://a:1', path: /a}}]}":                                                        `weir.yaml:1:36: "hdfs://a:1" is not the URL of a name node; write http://host:9870`,
+		"collector: {sources: [{hdfs: {url: 'http://u:pw@a:1', path: /a}}]}":                                                   `weir.yaml:1:36: a URL with a user or password is not taken, because logs and answers would show it; leave both out, and give an API key in its file`,
+		"collector: {sources: [{hdfs: {url: 'http://a:1', path: /a}, delay: 1s}]}":                                             `weir.yaml:1:68: a delay of 1s cannot be; write 1m to 336h; 1h is usual`,
+		"collector: {sources: [{hdfs: {url: 'http://a:1', path: /a}}, {hdfs: {url: 'http://a:1', path: /a}}]}":                 `weir.yaml:1:69: the source hdfs-1 reads the path /a too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
 		"collector: {sources: [{nats: {stream: a}}]}":                                                                          `weir.yaml:1:30: the source names no server; write nats: {url: "nats://host:4222", stream: logs}`,
 		"collector: {sources: [{nats: {url: 'nats://a:1'}}]}":                                                                  `weir.yaml:1:30: the source names no stream; write nats: {url: "nats://host:4222", stream: logs}`,
 		"collector: {sources: [{nats: {url: 'nats://a:1', stream: 'a.b'}}]}":                                                   `weir.yaml:1:58: "a.b" cannot be the name of a stream; write its name; subject selects messages in it`,
@@ -50,6 +63,9 @@ func TestErrorsOfStreamsHaveTheirPlaces(t *testing.T) {
 		"collector: {sources: [{nats: {url: 'nats://a:1', stream: a, user: u}}]}":                                              `weir.yaml:1:30: only one of user and password_file is given; give both or neither`,
 		"collector: {sources: [{nats: {url: 'nats://a:1', stream: a, token_file: t, credentials_file: c}}]}":                   `weir.yaml:1:30: the source has several logins; give user and password_file, token_file, or credentials_file`,
 		"collector: {sources: [{nats: {url: 'nats://a:1', stream: a}}, {nats: {url: 'nats://a:1', stream: a}}]}":               `weir.yaml:1:70: the source nats-1 reads the stream a too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
+
+		"collector: {sources: [{amqp: {url: 'amqp://a:1', queue: a, acknowledge: true}, start: latest}]}":                                           `weir.yaml:1:87: start has no meaning for a queue whose messages are acknowledged: all that it has are read; leave it out`,
+		"collector: {sources: [{amqp: {url: 'amqp://a:1', queue: a}, only: b}, {amqp: {url: 'amqp://a:1', queue: a, acknowledge: true}, only: c}]}": `weir.yaml:1:78: the source amqp-1 reads the queue a too, and takes its messages; name it in one source`,
 	} {
 		if got := faults(t, text, config.Options{}); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)
@@ -78,6 +94,28 @@ func TestWarningsOfJournals(t *testing.T) {
 		}
 		if got := warnings.Error(); strings.Contains(got, warned) != (want != "") {
 			t.Errorf("%s: %s", journald, got)
+		}
+	}
+}
+
+// A server on another machine without TLS has a warning.
+func TestWarningsOfPlainServers(t *testing.T) {
+	const warned = "requests can be read and changed on their way"
+	for source, want := range map[string]bool{
+		"kinesis: {stream: a}":                                       false,
+		"kinesis: {stream: a, endpoint: 'https://a.internal'}":       false,
+		"kinesis: {stream: a, endpoint: 'http://127.0.0.1:4567/'}":   false,
+		"kinesis: {stream: a, endpoint: 'http://a.internal:4567'}":   true,
+		"hdfs: {url: 'http://localhost:9870', path: /a}":             false,
+		"hdfs: {url: ['https://a:9871', 'http://b:9870'], path: /a}": true,
+	} {
+		_, warnings, err := config.Read([]byte("collector: {sources: [{name: web, "+source+"}]}\nrules:\n  rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"),
+			config.Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}})
+		if err != nil {
+			t.Fatal(source, err)
+		}
+		if got := warnings.Error(); strings.Contains(got, warned) != want {
+			t.Errorf("%s: %s", source, got)
 		}
 	}
 }

@@ -47,6 +47,7 @@ type RunningAggregator struct {
 	*aggregator.Aggregator
 	store             store.Store
 	blocklist, events topic.Appender
+	groups            topic.Appender // to the hits
 	logger            *slog.Logger
 	closeAlso         func()
 }
@@ -72,9 +73,10 @@ func OpenAggregator(ctx context.Context, p *Process, client topic.Log) (*Running
 	r := &RunningAggregator{store: cold, logger: p.Logger, closeAlso: func() {}}
 	r.blocklist = p.producer(client, list, "blocklist")
 	r.events = p.producer(client, events, "events")
+	r.groups = p.producer(client, hits, "groups")
 	settings := aggregator.Config{
 		Client: client, Group: c.AggregatorGroup(), Hits: hits.Name, Partitions: hits.Partitions, Retention: time.Duration(c.Kafka.Hits.Retention),
-		Blocklist: r.blocklist, BlocklistTopic: list.Name, Events: r.events, EventsPartitions: events.Partitions,
+		Blocklist: r.blocklist, BlocklistTopic: list.Name, Events: r.events, EventsPartitions: events.Partitions, GroupHits: r.groups,
 		Store: cold, HotKeys: c.Aggregator.HotKeys, Rules: c.RuleSet, Reread: p.Reread,
 		Late: countedLate(c), Ahead: time.Duration(c.Time.Ahead), Logger: p.Logger, Metrics: p.Metrics,
 	}
@@ -221,7 +223,7 @@ func mattersFor(r *rule.Rule) time.Duration {
 	if longest == window.Forever || r.Block.Forget == window.Forever {
 		return window.Forever
 	}
-	longest += r.Block.Forget
+	longest += r.Block.Forget + r.Late(0)
 	for _, limit := range r.Limits {
 		longest = max(longest, limit.Per)
 	}
@@ -260,7 +262,7 @@ func (r *RunningAggregator) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closePatience)
 	defer cancel()
 	var errs []error
-	for _, producer := range []topic.Appender{r.blocklist, r.events} {
+	for _, producer := range []topic.Appender{r.blocklist, r.events, r.groups} {
 		if err := producer.Close(ctx); err != nil && !errors.Is(err, topic.ErrClosed) {
 			errs = append(errs, err)
 		}

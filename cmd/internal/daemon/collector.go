@@ -159,10 +159,13 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 func (r *RunningCollector) source(p *Process, s *config.Source) (collector.SourceConfig, error) {
 	of := collector.SourceConfig{IntakeConfig: pipeline.IntakeConfig{
 		Name: s.Name, Envelope: s.Envelope, Format: s.Format, Late: time.Duration(s.Late),
-		Options: request.Options{Zone: s.Zone.Location, Fields: s.Fields, Line: s.Line, Header: p.Config.Client.Header, Stderr: s.NamesStream()},
+		Options: request.Options{Zone: s.Zone.Location, Fields: s.LineFields(), Line: s.LineKey(), Header: p.Config.Client.Header, Stderr: s.NamesStream()},
+		Dedupe:  pipeline.Dedupe{By: s.Dedupe.By, Within: time.Duration(s.Dedupe.Within), Most: s.Dedupe.Values},
 	}}
 
 	var err error
+	outer, headers := s.HeaderFields()
+	of.Outer = outer
 	if of.Only, err = s.Wanted(); err != nil {
 		return of, err
 	}
@@ -176,17 +179,14 @@ func (r *RunningCollector) source(p *Process, s *config.Source) (collector.Sourc
 			of.File = &files.Config{Patterns: s.File, Start: start}
 		}
 	case "kafka":
-		of.Kafka = &topics.Config{Topics: s.Kafka, Start: start}
+		of.Kafka = &topics.Config{Topics: s.Kafka, Without: s.WithoutTopics(p.Config.Kafka.Prefix), Headers: headers, Start: start}
 		if !s.Local() {
 			of.Kafka.Group = p.Config.CollectorGroup(s)
 		}
 		of.Kafka.Client, err = r.sourceClient(p, s)
 	case "journald":
 		of.Ordered = journals(s, start)
-		if len(s.Journald.Fields) > 0 && of.Options.Line == "" {
-			of.Options.Line = "MESSAGE"
-		}
-	case "redis_stream", "nats", "amqp", "s3":
+	case "redis_stream", "nats", "amqp", "kinesis", "s3", "hdfs":
 		of.Ordered, err = streamSource(s, start)
 	case "http":
 		of.HTTP, err = httpSource(p, s, s.HTTP)

@@ -26,6 +26,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/internal/telemetry"
+	"weir/pkg/geoip"
 )
 
 // ending is the reason for which a process is not ready after a signal to end.
@@ -121,6 +122,7 @@ func Run(ctx context.Context, part Part, options config.Options, stderr io.Write
 	// systemd takes an end by this signal for a success, after which it restarts nothing.
 	signal.Ignore(syscall.SIGPIPE)
 
+	options.Opened = &geoip.Opened{}
 	settings, warnings, err := config.Load(options)
 	for _, warning := range warnings {
 		fmt.Fprintln(stderr, warning)

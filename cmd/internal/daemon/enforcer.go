@@ -18,6 +18,7 @@ import (
 	"weir/pkg/blocklist/follow"
 	"weir/pkg/blocklist/kafkalog"
 	"weir/pkg/enforcer"
+	"weir/pkg/enforcer/crawlers"
 	"weir/pkg/enforcer/crowdsec"
 	"weir/pkg/enforcer/envoy"
 	"weir/pkg/enforcer/outright"
@@ -80,8 +81,9 @@ type RunningEnforcer struct {
 	client    topic.Log // nil without Kafka
 	follower  *follow.Follower
 	bouncers  *crowdsec.API
-	events    *past.Index   // nil without one
-	grpc      *envoy.Server // nil without enforcer.grpc
+	crawlers  *crawlers.Finder // nil without topics for manual entries
+	events    *past.Index      // nil without one
+	grpc      *envoy.Server    // nil without enforcer.grpc
 	producers []topic.Appender
 	closeAlso func()
 	keys      *keys.File
@@ -119,6 +121,9 @@ func OpenEnforcer(ctx context.Context, p *Process, client topic.Log) (*RunningEn
 
 	p.end = r.End
 	r.mount()
+	if client != nil {
+		r.crawlers = crawlers.New(crawlers.Config{Set: r.set, Rules: r.Rules, Server: p.Config.Enforcer.DNS, Allow: r.AllowCrawler, Logger: p.Logger, Metrics: p.Metrics, Now: time.Now})
+	}
 	r.notifier = r.openNotifier()
 	p.keeps(true, "the list is written again; manual entries that wait to be sent are only in memory until the topics have them", p.Config.Data, "enforcer")
 
@@ -146,9 +151,12 @@ func (r *RunningEnforcer) settings(ctx context.Context) (enforcer.Config, error)
 		Set: r.set, Listen: c.Enforcer.Listen, Socket: c.Enforcer.Socket, Refusal: c.Enforcer.Refuse, LimitHeaders: limitHeaders[c.Enforcer.LimitHeaders],
 		DenyWithoutList: c.Enforcer.WithoutList == "deny", Folder: filepath.Join(c.Data, "enforcer"), Follows: c.Enforcer.Follow, Hosts: c.Hosts,
 		EventsPartitions: c.Kafka.Events.Partitions, HitsPartitions: c.Kafka.Hits.Partitions, Logger: p.Logger, Metrics: p.Metrics,
-		Keep:    r.follower.Keep,
-		Inline:  inline.Config{Keys: c.Inline.Keys, Attempts: c.Inline.Attempts, Settle: time.Duration(c.Inline.Settle)},
-		Refused: func(entry *blocklist.Entry, client netip.Addr) { r.bouncers.Saw(entry, client) },
+		Keep:   r.follower.Keep,
+		Inline: inline.Config{Keys: c.Inline.Keys, Attempts: c.Inline.Attempts, Settle: time.Duration(c.Inline.Settle)},
+		Refused: func(entry *blocklist.Entry, client netip.Addr) {
+			r.bouncers.Saw(entry, client)
+			r.crawlers.Saw(entry, client)
+		},
 	}
 
 	if settings.Events = r.events; r.events == nil {

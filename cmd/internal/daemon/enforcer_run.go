@@ -32,6 +32,9 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	if r.grpc != nil {
 		fail(r.grpc.Run)
 	}
+	if r.crawlers != nil {
+		fail(r.crawlers.Run)
+	}
 	for _, run := range r.agents() {
 		fail(run)
 	}

@@ -34,11 +34,15 @@ func (p *Process) KafkaConfig(topics ...string) kafka.Config {
 
 // SourceConfig makes the settings for a client of the topics of a source.
 func (p *Process) SourceConfig(s *config.Source) kafka.Config {
+	known := s.Kafka
+	if s.HasPatterns() {
+		known = nil // all topics of the cluster
+	}
 	if len(s.Brokers) == 0 {
-		return p.KafkaConfig(s.Kafka...)
+		return p.KafkaConfig(known...)
 	}
 	at := slices.IndexFunc(p.Config.Collector.Sources, func(other config.Source) bool { return other.Name == s.Name })
-	c := kafka.Config{Brokers: s.Brokers, Section: fmt.Sprintf("collector.sources.%d", at), Topics: s.Kafka, Logger: p.Logger.With("source", s.Name), Metrics: p.Metrics}
+	c := kafka.Config{Brokers: s.Brokers, Section: fmt.Sprintf("collector.sources.%d", at), Topics: known, Logger: p.Logger.With("source", s.Name), Metrics: p.Metrics}
 	secure(&c, s.TLS.Client(), s.SASL)
 	return c
 }

@@ -133,7 +133,7 @@ func collectorMetrics(t *testing.T) string {
 		t.Fatal(err)
 	}
 	p.write("weir.yaml", strings.Replace(string(configured), "[{file: access.log}]", fmt.Sprintf(
-		`[{file: access.log}, {kafka: elsewhere}, {http: %q}, {syslog: "udp://%s", format: combined}]`, port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1")), 1))
+		`[{file: access.log, dedupe: {by: request_id}}, {kafka: elsewhere}, {http: %q}, {syslog: "udp://%s", format: combined}]`, port.Reserve(t, "127.0.0.1"), port.Reserve(t, "127.0.0.1")), 1))
 	settings, _, err := config.Load(p.options())
 	if err != nil {
 		t.Fatal(err)

@@ -175,6 +175,7 @@ func look(c *config.Config) string {
 	}
 
 	paths = append(paths, c.RuleSet.Files()...)
+	paths = append(paths, c.GeoIP.Databases...)
 	networks := []network.List{c.Client.TrustedProxies}
 	for i := range c.Collector.Sources {
 		networks = append(networks, c.Collector.Sources[i].From)

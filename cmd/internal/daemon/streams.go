@@ -1,16 +1,20 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"weir/cmd/internal/config"
+	"weir/internal/amazon"
 	"weir/internal/bucket"
 	"weir/internal/store/redis"
+	"weir/internal/webhdfs"
 	"weir/pkg/collector/jetstream"
 	"weir/pkg/collector/journald"
+	"weir/pkg/collector/kinesis"
 	"weir/pkg/collector/objects"
 	"weir/pkg/collector/ordered"
 	"weir/pkg/collector/pipeline"
@@ -18,8 +22,11 @@ import (
 	"weir/pkg/collector/redisstream"
 )
 
-// OpenStreams opens the logs of a source that another server keeps.
-func OpenStreams(s *config.Source) ([]ordered.Log, error) {
+// OpenStreams opens the logs of a source that another server keeps, to read them once.
+func OpenStreams(ctx context.Context, s *config.Source) ([]ordered.Log, error) {
+	if s.Kind() == "kinesis" {
+		return shards(s, true).List(ctx)
+	}
 	open, err := streamsOf(s)
 	if err != nil {
 		return nil, err
@@ -27,13 +34,16 @@ func OpenStreams(s *config.Source) ([]ordered.Log, error) {
 	return open()
 }
 
-// HasStreams reports whether another server keeps the logs of a source, and OpenStreams can open them.
+// HasStreams reports whether another server keeps the logs of a source, so that they can be read once more.
 func HasStreams(s *config.Source) bool {
-	return slices.Contains([]string{"journald", "redis_stream", "nats", "amqp", "s3"}, s.Kind())
+	return !s.AMQP.Acknowledge && slices.Contains([]string{"journald", "redis_stream", "nats", "amqp", "kinesis", "s3", "hdfs"}, s.Kind())
 }
 
 // streamSource makes the configuration of a source whose logs another server keeps.
 func streamSource(s *config.Source, start pipeline.Start) (*ordered.Config, error) {
+	if s.Kind() == "kinesis" {
+		return &ordered.Config{Kind: s.Kind(), Start: start, List: shards(s, false).List}, nil
+	}
 	open, err := streamsOf(s)
 	return &ordered.Config{Kind: s.Kind(), Start: start, Open: open}, err
 }
@@ -42,7 +52,7 @@ func streamSource(s *config.Source, start pipeline.Start) (*ordered.Config, erro
 func streamsOf(s *config.Source) (func() ([]ordered.Log, error), error) {
 	switch s.Kind() {
 	case "journald":
-		return journals(s, pipeline.Start{}).Open, nil
+		return func() ([]ordered.Log, error) { return journald.Open(journalOf(s, true)) }, nil
 	case "redis_stream":
 		return redisStreams(s)
 	case "nats":
@@ -51,17 +61,28 @@ func streamsOf(s *config.Source) (func() ([]ordered.Log, error), error) {
 		return rabbitStream(s)
 	case "s3":
 		return s3Objects(s), nil
+	case "hdfs":
+		return hdfsFiles(s), nil
 	}
 	return nil, fmt.Errorf("a source of the kind %s has no streams", s.Kind())
 }
 
 // journals makes the configuration of a source that reads journals.
 func journals(s *config.Source, start pipeline.Start) *ordered.Config {
-	options := journald.Options{Folder: s.Journald.Folder, Matches: s.Journald.Matches(), Fields: s.Journald.Fields}
 	return &ordered.Config{
 		Kind: s.Kind(), Start: start, Grows: true,
-		Open: func() ([]ordered.Log, error) { return journald.Open(options) },
+		Open: func() ([]ordered.Log, error) { return journald.Open(journalOf(s, false)) },
 	}
+}
+
+func journalOf(s *config.Source, once bool) journald.Options {
+	return journald.Options{Folder: s.Journald.Folder, Matches: s.Journald.Matches(), Fields: s.Journald.Fields, Once: once}
+}
+
+// shards is the stream of a kinesis source.
+func shards(s *config.Source, once bool) *kinesis.Stream {
+	of := &s.Kinesis
+	return kinesis.New(kinesis.Options{Stream: of.Stream, Where: amazon.Options{Region: of.Region, Endpoint: of.Endpoint}, Once: once})
 }
 
 func s3Objects(s *config.Source) func() ([]ordered.Log, error) {
@@ -69,6 +90,18 @@ func s3Objects(s *config.Source) func() ([]ordered.Log, error) {
 		log, err := objects.Open(objects.Options{
 			URL: s.S3, Delay: time.Duration(s.Delay), Queue: s.SQS, Where: bucket.Options{Region: s.Region, Endpoint: s.Endpoint},
 		})
+		return []ordered.Log{log}, err
+	}
+}
+
+func hdfsFiles(s *config.Source) func() ([]ordered.Log, error) {
+	of := &s.HDFS
+	return func() ([]ordered.Log, error) {
+		store, err := webhdfs.New(webhdfs.Options{URLs: of.URL, Path: of.Path, User: of.User})
+		if err != nil {
+			return nil, err
+		}
+		log, err := objects.Open(objects.Options{URL: "hdfs://" + of.Path, Delay: time.Duration(s.Delay), Store: store, Open: of.Open})
 		return []ordered.Log{log}, err
 	}
 }
@@ -124,7 +157,7 @@ func natsStream(s *config.Source) (func() ([]ordered.Log, error), error) {
 
 func rabbitStream(s *config.Source) (func() ([]ordered.Log, error), error) {
 	of := &s.AMQP
-	options := rabbit.Options{URL: of.URL, Queue: of.Queue, User: of.User, Password: func() (string, error) { return passwordIn(of.PasswordFile) }}
+	options := rabbit.Options{URL: of.URL, Queue: of.Queue, Acknowledge: of.Acknowledge, User: of.User, Password: func() (string, error) { return passwordIn(of.PasswordFile) }}
 	if _, err := options.Password(); err != nil { // at the start, not only in the status
 		return nil, err
 	}

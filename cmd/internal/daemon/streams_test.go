@@ -69,7 +69,7 @@ func TestAStreamOfRedisOverTLS(t *testing.T) {
 		"without the authority": {"rediss", "true", "certificate signed by unknown authority"},
 		"without encryption":    {"redis", "false", "EOF"},
 	} {
-		logs, err := OpenStreams(sourceOf(t, fmt.Sprintf("{redis_stream: {url: '%s://%s', keys: logs, user: weir, password_file: %q}, tls: %s}", try.scheme, secure, password, try.tls)))
+		logs, err := OpenStreams(t.Context(), sourceOf(t, fmt.Sprintf("{redis_stream: {url: '%s://%s', keys: logs, user: weir, password_file: %q}, tls: %s}", try.scheme, secure, password, try.tls)))
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -90,7 +90,7 @@ func TestAStreamOfNATSOverTLS(t *testing.T) {
 		"true":                        "certificate signed by unknown authority",
 	} {
 		source := fmt.Sprintf("{nats: {url: %q, stream: logs}, tls: %s}", strings.Replace(server.URL, "nats://", "tls://", 1), tls)
-		logs, err := OpenStreams(sourceOf(t, source))
+		logs, err := OpenStreams(t.Context(), sourceOf(t, source))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,18 +109,20 @@ func TestAStreamOfRabbitMQOverTLS(t *testing.T) {
 	server := rabbit.Start(t, fmt.Sprintf("listeners.ssl.default = %s\nssl_options.cacertfile = %s\nssl_options.certfile = %[2]s\nssl_options.keyfile = %s\n", secure, cert, key))
 	server.Make("logs", "stream")
 	server.Add("logs", []string{"a", "b"})
-	for tls, want := range map[string]string{
-		fmt.Sprintf("{ca: %q}", cert): "",
-		"true":                        "certificate signed by unknown authority",
+	authority := fmt.Sprintf("tls: {ca: %q}", cert)
+	for _, try := range []struct{ scheme, tls, want string }{
+		{"amqps", authority, ""},
+		{"AMQPS", authority, ""},
+		{"amqps", "tls: true", "certificate signed by unknown authority"},
 	} {
-		logs, err := OpenStreams(sourceOf(t, fmt.Sprintf("{amqp: {url: 'amqps://%s', queue: logs}, tls: %s}", secure, tls)))
+		logs, err := OpenStreams(t.Context(), sourceOf(t, fmt.Sprintf("{amqp: {url: '%s://%s', queue: logs}, %s}", try.scheme, secure, try.tls)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		extent, err := logs[0].Extent(t.Context(), nil)
 		logs[0].Close()
-		if want == "" && (err != nil || extent.Last.Position != 2) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %+v, %v", tls, extent, err)
+		if try.want == "" && (err != nil || extent.Last.Position != 2) || try.want != "" && (err == nil || !strings.Contains(err.Error(), try.want)) {
+			t.Errorf("%+v: %+v, %v", try, extent, err)
 		}
 	}
 }

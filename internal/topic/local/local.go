@@ -66,6 +66,7 @@ const (
 	maxName       = 249 // bytes of a topic's or a group's name, as in Kafka
 
 	longPoll     = 500 * time.Millisecond // how long a reader waits for a record
+	patientPoll  = 2 * time.Second        // the same for a patient one
 	defaultTail  = 16 << 20
 	defaultQueue = 64 << 20
 	defaultFetch = 4 << 20

@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -43,4 +44,26 @@ func TestALocalLogWithoutTails(t *testing.T) {
 		l.tails.most = 1
 		return l
 	}})
+}
+
+// The policy of a topic here never changes, so a record without a key is refused for ever, and only that one.
+func TestARecordWithoutAKey(t *testing.T) {
+	l := open(t, t.TempDir())
+	if err := l.EnsureTopics(t.Context(), topic.Topic{Name: "blocklist", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}}); err != nil {
+		t.Fatal(err)
+	}
+	a := l.Appender(topic.AppenderConfig{Topic: "blocklist", Partitions: 1})
+	var answers []error
+	for _, key := range [][]byte{[]byte("a"), nil, []byte("b")} {
+		message := topic.Message{Key: key, Value: []byte("v"), Done: func(_ int64, err error) { answers = append(answers, err) }}
+		if err := a.Send(t.Context(), message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(answers) != 3 || answers[0] != nil || !errors.Is(answers[1], topic.ErrPermanent) || answers[2] != nil {
+		t.Errorf("%v", answers)
+	}
 }

@@ -25,6 +25,7 @@ type Reader struct {
 	records []topic.Record
 	page    page
 	timer   *time.Timer
+	pause   time.Duration // that it waits for a record
 }
 
 var _ topic.Reader = (*Reader)(nil)
@@ -34,7 +35,7 @@ func (l *Log) Reader(name string, partition int, offset int64, maxBytes int) top
 	if maxBytes <= 0 {
 		maxBytes = defaultFetch
 	}
-	return &Reader{log: l, topic: name, n: partition, next: offset, most: maxBytes}
+	return &Reader{log: l, topic: name, n: partition, next: offset, most: maxBytes, pause: longPoll}
 }
 
 // Next implements topic.Reader.
@@ -42,6 +43,14 @@ func (r *Reader) Next() int64 { return r.next }
 
 // SetNext implements topic.Reader.
 func (r *Reader) SetNext(offset int64) { r.next = offset }
+
+// SetPatient is what topic.SetPatient calls.
+func (r *Reader) SetPatient(patient bool) {
+	r.pause = longPoll
+	if patient {
+		r.pause = patientPoll
+	}
+}
 
 // Span implements topic.Reader.
 func (r *Reader) Span() topic.Span { return r.span }
@@ -132,9 +141,9 @@ func (r *Reader) recent() (found bool, more <-chan struct{}, err error) {
 // wait waits for more; false when the context is done.
 func (r *Reader) wait(ctx context.Context, more <-chan struct{}) bool {
 	if r.timer == nil {
-		r.timer = time.NewTimer(longPoll)
+		r.timer = time.NewTimer(r.pause)
 	} else {
-		r.timer.Reset(longPoll)
+		r.timer.Reset(r.pause)
 	}
 	defer r.timer.Stop()
 	select {

@@ -22,6 +22,7 @@ func (b *bench) testAReaderWaits() {
 		b.Errorf("%d, %v", r.Next(), r.Span())
 	}
 	for n := range 20 {
+		topic.SetPatient(r, n%2 == 0)
 		got := make(chan []topic.Record)
 		go func() { got <- b.read(r, int64(n+1)) }()
 		b.append(name, 2, 1, fmt.Sprint(n))
@@ -33,6 +34,12 @@ func (b *bench) testAReaderWaits() {
 	cancel()
 	if _, err := r.Fetch(ctx); !errors.Is(err, context.Canceled) {
 		b.Errorf("without time: %v", err)
+	}
+	// Only that a patient reader waits longer than others is asserted, and not how long.
+	topic.SetPatient(r, true)
+	began := time.Now()
+	if records, err := r.Fetch(b.Context()); err != nil || len(records) != 0 || time.Since(began) < time.Second {
+		b.Errorf("a patient reader returned %d records after %s: %v", len(records), time.Since(began), err)
 	}
 }
 

@@ -110,20 +110,3 @@ func (b *bench) testCompaction() {
 		b.Errorf("another policy: %v", err)
 	}
 }
-
-func (b *bench) testRecordsWithoutAKey() {
-	name := b.topic("blocklist", 1, "cleanup.policy=compact")
-	a := b.appender(name, 1)
-	var answers []error
-	for _, key := range [][]byte{[]byte("a"), nil, []byte("b")} {
-		if err := a.Send(b.Context(), topic.Message{Key: key, Value: []byte("v"), Done: func(_ int64, err error) { answers = append(answers, err) }}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if err := a.Close(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	if len(answers) != 3 || answers[0] != nil || !errors.Is(answers[1], topic.ErrPermanent) || answers[2] != nil {
-		b.Errorf("%v", answers)
-	}
-}

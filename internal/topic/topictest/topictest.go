@@ -56,7 +56,6 @@ func Run(t *testing.T, i Implementation) {
 
 	if i.Compacts {
 		running.Go(func() { t.Run("compaction", func(t *testing.T) { newBench(t, i).testCompaction() }) })
-		running.Go(func() { t.Run("records without a key", func(t *testing.T) { newBench(t, i).testRecordsWithoutAKey() }) })
 	}
 }
 

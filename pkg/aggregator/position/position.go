@@ -114,6 +114,9 @@ func (p *Position) Fetch(ctx context.Context) ([]topic.Record, error) {
 	return records, err
 }
 
+// SetPatient is topic.SetPatient for the log.
+func (p *Position) SetPatient(patient bool) { topic.SetPatient(p.log, patient) }
+
 // identify asks now and then which topic the log is. An offset, and even a record, says little about that: a log of the
 // same name elsewhere may be longer than what was counted.
 func (p *Position) identify(ctx context.Context) error {

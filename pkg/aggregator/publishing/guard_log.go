@@ -27,17 +27,18 @@ type guardBound struct {
 type guardedBlocks struct {
 	blocks int64
 	guard  rule.Guard
+	group  bool      // of a group rule
 	next   time.Time // they may be logged then
 }
 
 // guarded notes a block that the guard of its rule keeps from being enforced.
 func (l *List) guarded(rule *windows.Rule, by windows.Beyond, now time.Time) {
 	l.config.Guarded(rule, by)
-	l.guards.note(guardBound{rule.Name, by}, rule.Spec.Guard)
+	l.guards.note(guardBound{rule.Name, by}, rule.Spec)
 	l.guards.say(l.config.Logger, now)
 }
 
-func (l *guardLog) note(bound guardBound, guard rule.Guard) {
+func (l *guardLog) note(bound guardBound, of *rule.Rule) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.bounds == nil {
@@ -47,7 +48,7 @@ func (l *guardLog) note(bound guardBound, guard rule.Guard) {
 		l.bounds[bound] = &guardedBlocks{}
 	}
 	l.bounds[bound].blocks++
-	l.bounds[bound].guard = guard
+	l.bounds[bound].guard, l.bounds[bound].group = of.Guard, of.CountsBlocks()
 }
 
 // say logs what is due.
@@ -63,10 +64,14 @@ func (l *guardLog) say(logger *slog.Logger, now time.Time) {
 			continue
 		}
 		confirm := "weir guard confirm " + bound.rule + " --why …"
-		if bound.exceed == windows.MostShare {
+		switch {
+		case bound.exceed == windows.MostShare && g.group:
+			logger.Warn("the rule blocks networks that sent a larger share of the last hour's requests than its guard lets through: these blocks are shown and not enforced",
+				"rule", bound.rule, "blocks", g.blocks, "most_share", g.guard.ShareText(), "confirm", confirm)
+		case bound.exceed == windows.MostShare:
 			logger.Warn("the rule has newly blocked a larger share of a minute's keys than its guard lets through: these blocks are shown and not enforced",
 				"rule", bound.rule, "blocks", g.blocks, "most_share", g.guard.ShareText(), "confirm", confirm)
-		} else {
+		default:
 			logger.Warn("the rule has more new blocks in a minute than its guard lets through: these are shown and not enforced",
 				"rule", bound.rule, "blocks", g.blocks, "most_new_per_minute", g.guard.MostNew, "confirm", confirm)
 		}

@@ -49,7 +49,8 @@ type Config struct {
 	Blocklist        Sender
 	Events           Sender
 	EventsPartitions int
-	Partitions       int // of hits
+	Hits             Sender // of group rules; nil leaves these out
+	Partitions       int    // of hits
 
 	// Superseded hands a record that came late to a partition's Publisher, where the partition is ours.
 	Superseded func(ctx context.Context, partition int, name string, entry *blocklist.Entry)

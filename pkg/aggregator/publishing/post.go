@@ -21,15 +21,24 @@ type Publication struct {
 	entry    *blocklist.Entry
 	event    string // empty for none
 	unlisted bool   // the list does not get it
+
+	hits *groupHit // then it is nothing else
 }
 
 // published is what a window's verdict says, for the list, with an event unless that is empty.
 func published(w *windows.Window, event string) Publication {
 	w.Verdict.Sent = true
-	return Publication{entry: entryOf(w.Rule, w.Key(), w.Verdict), event: event}
+	return Publication{entry: entryIn(w, w.Verdict), event: event}
 }
 
-// entryOf is a verdict as the list has it.
+// entryIn is a verdict of a window as the list has it.
+func entryIn(w *windows.Window, v *windows.Verdict) *blocklist.Entry {
+	e := entryOf(w.Rule, w.Key(), v)
+	e.Why = membersOf(w, v)
+	return e
+}
+
+// entryOf is a verdict as the list has it, but for the members of a group.
 func entryOf(rule *windows.Rule, key string, v *windows.Verdict) *blocklist.Entry {
 	e := &blocklist.Entry{
 		ID: v.ID(rule.Name, key), Rule: rule.Name, Key: key, From: v.From, Until: v.Until, Decided: v.Decided,
@@ -52,6 +61,7 @@ type post struct {
 	queue  []*receipt
 	gone   uint64 // acknowledged, and before all others
 	sent   uint64
+	owed   uint64 // how much must be acknowledged before windows are written
 }
 
 // A receipt is of what was sent: left counts the messages that are not acknowledged.
@@ -78,10 +88,13 @@ func (p *post) acknowledged() uint64 {
 }
 
 // forget forgets what was sent.
-func (p *post) forget() { p.queue, p.gone, p.sent = nil, 0, 0 }
+func (p *post) forget() { p.queue, p.gone, p.sent, p.owed = nil, 0, 0, 0 }
 
 // publish sends an entry to the list, and what happened to the events.
 func (p *post) publish(ctx context.Context, one Publication) error {
+	if one.hits != nil {
+		return p.sendHits(ctx, one.hits.Message)
+	}
 	if one.unlisted {
 		return p.sendEvent(ctx, one, p.receipt(1))
 	}

@@ -23,6 +23,7 @@ import (
 	"weir/internal/topic"
 	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
+	"weir/pkg/rule"
 )
 
 const markEvery = 10 * time.Second
@@ -32,6 +33,7 @@ type Partition struct {
 	Number int
 	Own    *windows.Owned
 	Rule   func(name string) *windows.Rule // nil where it is not active
+	Rules  func() *rule.Set                // the active ones
 	Modes  func() uint64                   // a hash of the names and modes of the active rules
 	Logger *slog.Logger
 	Faults *telemetry.Faults
@@ -45,6 +47,7 @@ type Publisher struct {
 	post     post
 	changed  changed
 	late     late
+	groups   groups
 	walk     walk
 	nextMark time.Time
 	marked   *atomic.Bool // the last mark has arrived; nil before the first
@@ -53,7 +56,8 @@ type Publisher struct {
 // Publisher makes the Publisher of a partition. Reset and Begin have to follow.
 func (l *List) Publisher(of Partition) *Publisher {
 	p := &Publisher{of: of, list: l, find: finder{own: of.Own, rule: of.Rule}, post: post{list: l, faults: of.Faults},
-		changed: changed{list: l, logger: of.Logger}, late: late{found: make(chan lateRecord, mostFound)}}
+		changed: changed{list: l, logger: of.Logger}, late: late{found: make(chan lateRecord, mostFound)},
+		groups: groups{list: l, number: of.Number, rules: of.Rules}}
 	p.walk = walk{find: &p.find, post: &p.post, late: &p.late, modes: of.Modes, logger: of.Logger, faults: of.Faults}
 	return p
 }
@@ -63,6 +67,8 @@ func (p *Publisher) Reset(set *windows.Set) {
 	p.find.set = set
 	p.post.forget()
 	p.changed.forget()
+	p.groups.begin()
+	p.groups.windows = set
 	p.walk.steps = steps{}
 	p.nextMark, p.marked = time.Time{}, nil
 }
@@ -91,12 +97,21 @@ func (p *Publisher) Begin(ctx context.Context, note, topicNote []byte, listed in
 	return nil
 }
 
+// Passed appends what the groups above count of the last hit of a group's window.
+func (p *Publisher) Passed(to []Publication, w *windows.Window) []Publication {
+	return p.groups.passed(to, w)
+}
+
 // Skipped notes that hits were skipped which a window has already.
 func (p *Publisher) Skipped(w *windows.Window) { p.changed.skipped(w) }
 
 // Publish sends what was decided. The error is ErrSend.
 func (p *Publisher) Publish(ctx context.Context, all []Publication) error {
-	for _, one := range all {
+	last := lastHits(all)
+	for i, one := range all {
+		if one.hits != nil && last[one.hits.of] != i {
+			continue
+		}
 		if err := p.post.publish(ctx, one); err != nil {
 			return err
 		}
@@ -109,6 +124,9 @@ func (p *Publisher) Sent() uint64 { return p.post.sent }
 
 // Acknowledged is how much of what was sent is acknowledged, without a gap.
 func (p *Publisher) Acknowledged() uint64 { return p.post.acknowledged() }
+
+// Owes reports whether hits of group rules are not acknowledged: until they are, no window may be written.
+func (p *Publisher) Owes() bool { return p.post.owed > 0 && p.post.acknowledged() < p.post.owed }
 
 // Awaits reports whether something waits for the next checkpoint.
 func (p *Publisher) Awaits() bool {

@@ -65,6 +65,9 @@ func until(at int64) any {
 
 // judge notes a verdict of a source: one that is live, or was over before it could be published.
 func (l *verdictLog) judge(source string, live bool) {
+	if source == "" { // no hit decided it
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j := l.sources[source]

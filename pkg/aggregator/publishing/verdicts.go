@@ -1,6 +1,7 @@
 package publishing
 
 import (
+	"slices"
 	"time"
 
 	"weir/pkg/aggregator/windows"
@@ -11,14 +12,21 @@ import (
 // A Cause is the hit that led to an outcome.
 type Cause struct {
 	Source string
-	Item   int64 // its place in its batch; windows.Waited where it waited for the store
+	Item   int64 // its place in its batch; windows.Waited where it waited for the store, windows.ByTime where no hit did
 }
 
 // Decide notes in a window what follows from a hit that began, extended or moved a block, and appends what is to be
 // published of it.
 func (p *Publisher) Decide(to []Publication, w *windows.Window, o window.Outcome, cause Cause) []Publication {
-	if o.Event == window.Extended {
+	switch o.Event {
+	case window.Extended:
 		return p.block(to, w, o, cause)
+	case window.Moved:
+		for _, gone := range w.State.Gone() {
+			to = p.groups.began(to, w, gone)
+		}
+	case window.Undone:
+		return p.undone(to, w, o)
 	}
 	for _, other := range w.State.Others() {
 		to = p.other(to, w, other, cause)
@@ -28,7 +36,45 @@ func (p *Publisher) Decide(to []Publication, w *windows.Window, o window.Outcome
 		return p.block(to, w, o, cause)
 	}
 	p.move(w, o)
+	if !w.Verdict.HeldBack(w.Rule) {
+		to = p.groups.began(to, w, o)
+	}
 	return to
+}
+
+// Rejudged appends what follows from a late hit that moved blocks of a key, but not the last one.
+func (p *Publisher) Rejudged(to []Publication, w *windows.Window) []Publication {
+	for _, other := range w.State.Others() {
+		to = p.groups.began(to, w, other)
+	}
+	return to
+}
+
+// undone is for the block of a group that never was, or whose members were unblocked: it ends. The one before may last
+// longer now, and is listed again then.
+func (p *Publisher) undone(to []Publication, w *windows.Window, o window.Outcome) []Publication {
+	now := p.list.config.Now()
+	if w.Verdict == nil {
+		return to
+	}
+	if first, level := w.Verdict.AtFirst(); first == o.First && level == o.FirstLevel && w.Verdict.Live(now.UnixMilli()) {
+		to = p.lift(to, w, now)
+	}
+
+	from, _, level, _ := w.State.Block()
+	others := w.State.Others()
+	i := slices.IndexFunc(others, func(other window.Outcome) bool { return other.From == from && other.Level == level })
+	if i < 0 || others[i].Until <= now.UnixMilli() {
+		return to
+	}
+	v := &windows.Verdict{Decided: now.UnixMilli(), Guarded: w.Verdict.Guarded, Listed: true}
+	takeOver(v, w, others[i])
+	if w.Rule.Spec != nil && w.Rule.Spec.GuardsTraffic() {
+		v.Guarded = p.guards(w, v, others[i], Cause{})
+	}
+	w.Verdict, w.Index = v, windows.IndexSet
+	p.list.log.verdict(p.of.Logger, now, blocklist.EventCorrected, w, v)
+	return append(to, published(w, blocklist.EventCorrected))
 }
 
 // other is for a block that is not its key's last, and so not on the list: that it was begun or moved.
@@ -37,6 +83,9 @@ func (p *Publisher) other(to []Publication, w *windows.Window, o window.Outcome,
 	v := &windows.Verdict{Decided: now.UnixMilli()}
 	takeOver(v, w, o)
 	v.Guarded = p.guards(w, v, o, cause)
+	if !v.HeldBack(w.Rule) {
+		to = p.groups.began(to, w, o)
+	}
 	if !v.Live(now.UnixMilli()) {
 		return to
 	}
@@ -45,7 +94,7 @@ func (p *Publisher) other(to []Publication, w *windows.Window, o window.Outcome,
 		event = blocklist.EventCorrected
 	}
 	p.list.log.verdict(p.of.Logger, now, event, w, v)
-	return append(to, Publication{entry: entryOf(w.Rule, w.Key(), v), event: event, unlisted: true})
+	return append(to, Publication{entry: entryIn(w, v), event: event, unlisted: true})
 }
 
 // takeOver has a verdict be of the block of an outcome.
@@ -86,7 +135,14 @@ func (p *Publisher) block(to []Publication, w *windows.Window, o window.Outcome,
 
 	v.Generation, v.Offset, v.Count, v.Level, v.Limit = w.Generation, w.Offset, o.Count, o.Level, w.Rule.LimitText(o.Limit)
 	v.Guarded = p.guards(w, v, o, cause)
+	if o.Event != window.Extended && !v.HeldBack(w.Rule) {
+		to = p.groups.began(to, w, o)
+	}
 	listed := w.Verdict
+	if o.Event == window.Broke && v.Guarded != 0 && listed.GoesOn(w.Rule, o.From) && len(w.State.Others()) == 0 {
+		p.goOn(w, v, now)
+		return to
+	}
 	w.Verdict = v
 	if !v.Live(now.UnixMilli()) {
 		p.list.config.Over()
@@ -105,20 +161,37 @@ func (p *Publisher) block(to []Publication, w *windows.Window, o window.Outcome,
 	return append(to, published(w, event))
 }
 
+// goOn is for a key that has broken its limit again while its guarded block lasts, and is guarded again. That counts for the
+// guard only: the entry stays as it is. A minute later the key's hits count again.
+func (p *Publisher) goOn(w *windows.Window, v *windows.Verdict, now time.Time) {
+	w.Rule.Policy.Waive(&w.State, v.From+time.Minute.Milliseconds())
+	if w.Verdict.Live(now.UnixMilli()) {
+		p.list.guarded(w.Rule, v.Guarded, now)
+	}
+}
+
 // guards returns which bound of the guard of a window's rule keeps a verdict from being enforced. A block that begins is
 // counted. Another one stays as it was.
 func (p *Publisher) guards(w *windows.Window, v *windows.Verdict, o window.Outcome, cause Cause) windows.Beyond {
-	before := w.Verdict
-	if o.Event != window.Broke {
-		if rule, key := w.Rule.Name, w.Key(); before != nil && before.ID(rule, key) == v.ID(rule, key) {
-			return before.Guarded
-		}
-		return 0
+	before, name, key := w.Verdict, w.Rule.Name, w.Key()
+	if o.Event != window.Broke && before != nil && before.ID(name, key) == v.ID(name, key) {
+		return before.Guarded
 	}
 	if w.Rule.Spec == nil || w.Rule.Spec.Guard.Off() {
 		return 0
 	}
-	return p.find.set.Guard.Begins(w.Rule.Name, w.Rule.Spec.Guard, p.list.config.Partitions, windows.Beginning{
+
+	guard := w.Rule.Spec.Guard
+	if w.Rule.Spec.GuardsTraffic() {
+		if p.find.set.Traffic.Exceeds(name, key, guard.MostShare, o.From, w.Rule.Policy.Longest().Milliseconds()) {
+			return windows.MostShare
+		}
+		guard.MostShare = 0
+	}
+	if o.Event != window.Broke {
+		return 0
+	}
+	return p.find.set.Guard.Begins(name, guard, p.list.config.Partitions, windows.Beginning{
 		From: o.From, At: windows.Place{Generation: w.Generation, Offset: w.Offset, Item: cause.Item}, Again: before.BeganWith(o.From)})
 }
 
@@ -131,6 +204,12 @@ func (p *Publisher) Unblock(to []Publication, w *windows.Window, at int64) []Pub
 		return to
 	}
 
+	first, level := w.Verdict.AtFirst()
+	return p.lift(p.groups.block(to, w, w.Verdict.From, first, level, true), w, now)
+}
+
+// lift ends the last block of a window.
+func (p *Publisher) lift(to []Publication, w *windows.Window, now time.Time) []Publication {
 	v := *w.Verdict
 	v.Ended, v.Lifted, v.Generation, v.Offset = now.UnixMilli(), true, w.Generation, w.Offset
 	w.Verdict = &v

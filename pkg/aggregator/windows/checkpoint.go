@@ -31,6 +31,7 @@ type Checkpoint struct {
 	Reached            int64
 	Listed             int64 // -1 for none
 	Sources            []byte
+	Traffic            []byte // the Traffic, in a note of its own; nil for none
 }
 
 // Append appends the checkpoint's bytes.

@@ -17,7 +17,8 @@ import (
 
 const (
 	guardNoteVersion  = 1
-	sharedNoteVersion = 2 // with keys
+	sharedNoteVersion = 2 // of a rule that bounds a share
+	seededNoteVersion = 3 // with keys, and the seeds of their hashes
 
 	guardMinutes = 64  // of a rule that are remembered, those that were counted last
 	guardTrips   = 256 // of a rule that are remembered, the newest
@@ -33,6 +34,8 @@ const GuardKey = "guard"
 
 // A Guard counts the new blocks of guarded rules in each minute of the requests' time, and says which of them are beyond
 // the rule's guard: those behind as many as may begin in a minute, and all of a minute that follows one with more.
+// A key whose block is guarded may break its limit again a minute later (Window.CountAgain), and that counts as another
+// block. So the guard holds for as long as too many keys go on.
 //
 // For a rule that bounds the share of keys it also counts the keys that sent something in a minute, in a sketch. The share
 // is of the keys of the minute so far, or of those of the minute before, if these are more: a minute that has just begun
@@ -47,21 +50,29 @@ const GuardKey = "guard"
 //
 // Hits that waited for the store are counted behind their place. A guarded block that these lead to moves the beginning
 // of its minute's excess back to their place. So after a crash at that moment, more blocks may be guarded than before,
-// and never fewer.
+// and never fewer. The same holds for blocks that the time decides: they are counted when they are decided, however old
+// their place is, and again if that is decided again.
 type Guard struct {
 	rules    map[string]*guardedRule
-	recorded Place // the excesses are known for all hits before it, since the partition was taken
-	reached  Place // all hits before it are counted
+	recorded Place  // the excesses are known for all hits before it, since the partition was taken
+	reached  Place  // all hits before it are counted
+	seed     uint64 // of the hashes of keys in new sketches
 }
+
+// NewGuard makes a Guard that has counted nothing. The seed of its hashes has to be the same after a crash, or what is read
+// again may be guarded otherwise.
+func NewGuard(seed uint64) *Guard { return &Guard{seed: seed} }
 
 // A Place is that of a hit in the log of hits.
 type Place struct {
 	Generation, Offset int64 // of its batch
-	Item               int64 // in the batch; Waited for a hit that waited
+	Item               int64 // in the batch; or Waited, or ByTime
 }
 
-// Waited is the item of a hit that waited for the store.
-const Waited = math.MaxInt64
+const (
+	Waited = math.MaxInt64 // the item of a hit that waited for the store
+	ByTime = Waited - 1    // that of a block that the time has decided: its place is that of the key's last hit
+)
 
 func (p Place) before(other Place) bool {
 	switch {
@@ -91,6 +102,7 @@ type guardedMinute struct {
 // A keyMinute counts the keys that sent something in a minute.
 type keyMinute struct {
 	number int64
+	seed   uint64 // of the hashes of keys; 0 of a sketch from before there were seeds
 	sketch *sketch
 }
 
@@ -128,8 +140,8 @@ func (g *Guard) Counted(generation, offset int64) {
 
 // Sees notes that a key has sent something at an instant in Unix milliseconds, by a rule that bounds the share of keys.
 func (g *Guard) Sees(rule, key string, at int64) {
-	if s := g.rule(rule).sketch(at / minute); s != nil {
-		s.add(key)
+	if m := g.rule(rule).keyMinute(at/minute, g.seed); m != nil {
+		m.sketch.add(key, m.seed)
 	}
 }
 
@@ -146,20 +158,19 @@ func (g *Guard) rule(name string) *guardedRule {
 	return r
 }
 
-// sketch finds the sketch of a minute, or begins it; nil for a minute that is older than all that are kept.
-func (r *guardedRule) sketch(number int64) *sketch {
+// keyMinute finds a minute's keys, or begins them; nil for a minute that is older than all that are kept.
+func (r *guardedRule) keyMinute(number int64, seed uint64) *keyMinute {
 	i := len(r.keys)
 	for i > 0 && r.keys[i-1].number > number {
 		i--
 	}
 	if i > 0 && r.keys[i-1].number == number {
-		return r.keys[i-1].sketch
+		return &r.keys[i-1]
 	}
 
 	if len(r.keys) < keyMinutes {
-		one := &sketch{}
-		r.keys = slices.Insert(r.keys, i, keyMinute{number, one})
-		return one
+		r.keys = slices.Insert(r.keys, i, keyMinute{number, seed, &sketch{}})
+		return &r.keys[i]
 	}
 	if i == 0 {
 		return nil
@@ -167,8 +178,8 @@ func (r *guardedRule) sketch(number int64) *sketch {
 	one := r.keys[0].sketch
 	*one = sketch{}
 	copy(r.keys, r.keys[1:i])
-	r.keys[i-1] = keyMinute{number, one}
-	return one
+	r.keys[i-1] = keyMinute{number, seed, one}
+	return &r.keys[i-1]
 }
 
 // keysOf is how many keys sent something in a minute or in the one before, whichever are more, with the room of an
@@ -190,7 +201,7 @@ func (r *guardedRule) keysOf(number int64) (most float64, kept bool) {
 // is beyond.
 func (g *Guard) Begins(name string, guard rule.Guard, partitions int, b Beginning) Beyond {
 	number := b.From / minute
-	if b.At.before(g.recorded) {
+	if b.At.Item != ByTime && b.At.before(g.recorded) {
 		r := g.rules[name]
 		for _, bound := range bounds {
 			if r != nil && (r.exceeded(number, bound, b.At) || r.exceeded(number-1, bound, b.At)) {
@@ -203,7 +214,7 @@ func (g *Guard) Begins(name string, guard rule.Guard, partitions int, b Beginnin
 }
 
 func (r *guardedRule) begins(number int64, guard rule.Guard, partitions int, b Beginning) Beyond {
-	waited := b.At.Item == Waited
+	waited := b.At.Item >= ByTime
 	if waited {
 		b.At.Item = 0
 	}
@@ -283,14 +294,14 @@ func (r *guardedRule) moveBack(number int64, bound Beyond, to Place) {
 
 // The bytes of a Guard in the store; numbers are varints of encoding/binary without a sign:
 //
-//	version     1 byte  1; 2 if the share of a rule's keys is bounded
+//	version     1 byte  1; 2 if the share of a rule's keys is bounded; 3 with the sketches of keys
 //	generation, offset  the place up to which all hits are counted
 //	rules       how many; for each of them, by name
 //	   name     its length, its bytes
 //	   minutes  how many; for each of them its number, blocks x 2 (+ 1 if it is beyond the guard)
-//	            in version 2: its number, blocks, blocked keys, the bounds that it is beyond
-//	   excess   how many; for each of them the minute's number, generation, offset, item; in version 2: the bound
-//	   [keys]   in version 2: how many minutes; for each of them its number and the sketch
+//	            from version 2 on: its number, blocks, blocked keys, the bounds that it is beyond
+//	   excess   how many; for each of them the minute's number, generation, offset, item; from version 2 on: the bound
+//	   [keys]   from version 2 on: how many minutes; for each of them its number, in version 3 its seed, and the sketch
 //	checksum    8 bytes xxhash64 of all before it, little endian
 
 // appendChange appends what the store has to learn, unless no rule was ever guarded. Hits from an offset on may wait, -1
@@ -325,8 +336,13 @@ func (g *Guard) bytes(waiting int64) []byte {
 // version is the first that has all that is known: an earlier program goes on with the bytes of version 1.
 func (g *Guard) version() byte {
 	for _, r := range g.rules {
+		if len(r.keys) > 0 {
+			return seededNoteVersion
+		}
+	}
+	for _, r := range g.rules {
 		shared := func(m guardedMinute) bool { return m.blocked > 0 || m.beyond&MostShare != 0 }
-		if len(r.keys) > 0 || slices.ContainsFunc(r.minutes, shared) || slices.ContainsFunc(r.excess, func(e excess) bool { return e.bound == MostShare }) {
+		if slices.ContainsFunc(r.minutes, shared) || slices.ContainsFunc(r.excess, func(e excess) bool { return e.bound == MostShare }) {
 			return sharedNoteVersion
 		}
 	}
@@ -362,19 +378,21 @@ func (r *guardedRule) append(b []byte, version byte) []byte {
 	numbers(int64(len(r.keys)))
 	for _, m := range r.keys {
 		numbers(m.number)
+		b = binary.LittleEndian.AppendUint64(b, m.seed)
 		b = m.sketch.append(b)
 	}
 	return b
 }
 
-// ReadGuard reads what the store has, which may be nothing. The errors are ErrNewer and ErrDamaged.
-func ReadGuard(value []byte) (*Guard, error) {
-	g := &Guard{}
+// ReadGuard reads what the store has, which may be nothing; the seed is for new sketches. The errors are ErrNewer and
+// ErrDamaged.
+func ReadGuard(value []byte, seed uint64) (*Guard, error) {
+	g := NewGuard(seed)
 	if value == nil {
 		return g, nil
 	}
-	if LaterVersion(value, sharedNoteVersion) {
-		return g, fmt.Errorf("the guard's counts: %w: version %d, this program reads up to %d", ErrNewer, value[0], sharedNoteVersion)
+	if LaterVersion(value, seededNoteVersion) {
+		return g, fmt.Errorf("the guard's counts: %w: version %d, this program reads up to %d", ErrNewer, value[0], seededNoteVersion)
 	}
 	if !hit.Sealed(value) {
 		return g, fmt.Errorf("the guard's counts of %d bytes: %w", len(value), ErrDamaged)
@@ -382,10 +400,10 @@ func ReadGuard(value []byte) (*Guard, error) {
 
 	c := varint.Reader{Left: value[:len(value)-sealBytes]}
 	version := c.Byte()
-	if version != guardNoteVersion && version != sharedNoteVersion {
+	if version < guardNoteVersion {
 		c.Fail()
 	}
-	read := &Guard{rules: map[string]*guardedRule{}}
+	read := &Guard{rules: map[string]*guardedRule{}, seed: seed}
 	read.reached = Place{Generation: c.Number(), Offset: c.Number()}
 	read.recorded = read.reached
 	for range c.AtMost(guardRules) {
@@ -423,7 +441,12 @@ func readGuardedRule(c *varint.Reader, version byte) *guardedRule {
 	}
 
 	for range c.AtMost(keyMinutes) {
-		m := keyMinute{c.Number(), &sketch{}}
+		m := keyMinute{number: c.Number(), sketch: &sketch{}}
+		if version == seededNoteVersion {
+			if b := c.Take(8); b != nil {
+				m.seed = binary.LittleEndian.Uint64(b)
+			}
+		}
 		if len(r.keys) > 0 && m.number <= r.keys[len(r.keys)-1].number {
 			c.Fail()
 		}

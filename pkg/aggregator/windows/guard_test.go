@@ -75,7 +75,7 @@ func TestAGuardReadsHitsAgain(t *testing.T) {
 		}
 		var hits []hit
 		guard := []rule.Guard{{MostNew: 5}, {MostShare: 50}, {MostNew: 25, MostShare: 50}}[seed%3]
-		whole, newly := &Guard{}, map[string]bool{}
+		whole, newly := &Guard{seed: seed}, map[string]bool{}
 		for n := range int64(300) {
 			h := hit{key: fmt.Sprint(random.IntN(60)), from: 1_700_000_000_000 + n*2000 - random.Int64N(90_000), at: Place{Generation: 1, Offset: n / 4, Item: n % 4}}
 			h.blocks = guard.MostShare == 0 || random.IntN(3) > 0
@@ -91,7 +91,7 @@ func TestAGuardReadsHitsAgain(t *testing.T) {
 			hits = append(hits, h)
 		}
 
-		g := &Guard{}
+		g := &Guard{seed: seed}
 		stored, checkpoint := []byte(nil), int64(0)
 		for i := 0; i < len(hits); i++ {
 			h := hits[i]
@@ -104,7 +104,7 @@ func TestAGuardReadsHitsAgain(t *testing.T) {
 				}
 				if random.IntN(20) == 0 {
 					var err error
-					if g, err = ReadGuard(stored); err != nil {
+					if g, err = ReadGuard(stored, seed); err != nil {
 						t.Fatal(err)
 					}
 					for i = 0; hits[i].at.Offset < checkpoint; i++ {
@@ -238,7 +238,7 @@ func TestTheErrorOfASketch(t *testing.T) {
 		for n := range times {
 			s := &sketch{}
 			for i := range keys {
-				s.add(fmt.Sprint(n, " ", i))
+				s.add(fmt.Sprint(n, " ", i), uint64(n)<<40)
 			}
 			off := s.keys()/float64(keys) - 1
 			squares += off * off / times
@@ -270,13 +270,13 @@ func TestAGuardOfHitsThatWaited(t *testing.T) {
 	if g.Begins("r", two, 1, Beginning{From: from, At: Place{1, 5, Waited}}) == 0 {
 		t.Error("it is not guarded")
 	}
-	again, err := ReadGuard(g.bytes(-1))
+	again, err := ReadGuard(g.bytes(-1), 9)
 	if err != nil || again.Begins("r", two, 1, Beginning{From: from, At: Place{1, 5, 0}}) == 0 || again.Begins("r", two, 1, Beginning{From: from, At: Place{1, 4, 9}}) != 0 {
 		t.Errorf("%v", err)
 	}
 
 	// Of hits that still wait nothing is known.
-	waiting, err := ReadGuard(g.bytes(5))
+	waiting, err := ReadGuard(g.bytes(5), 9)
 	if err != nil || waiting.recorded != (Place{1, 5, 0}) {
 		t.Errorf("%+v %v", waiting.recorded, err)
 	}
@@ -292,7 +292,7 @@ func TestAGuardForgetsMinutes(t *testing.T) {
 	if r := g.rules["r"]; len(r.minutes) > guardMinutes || len(r.excess) > guardTrips {
 		t.Errorf("%d minutes, %d with an excess", len(r.minutes), len(r.excess))
 	}
-	if again, err := ReadGuard(g.bytes(-1)); err != nil || len(again.rules["r"].excess) != guardTrips {
+	if again, err := ReadGuard(g.bytes(-1), 9); err != nil || len(again.rules["r"].excess) != guardTrips {
 		t.Errorf("%v", err)
 	}
 }
@@ -311,37 +311,85 @@ func TestBytesOfAGuard(t *testing.T) {
 	if got := hex.EncodeToString(value[:len(value)-8]); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if _, err := ReadGuard(nil); err != nil {
+	if _, err := ReadGuard(nil, 9); err != nil {
 		t.Error(err)
 	}
 	for cut := range value[1:] {
-		if _, err := ReadGuard(value[:1+cut]); !errors.Is(err, ErrDamaged) {
+		if _, err := ReadGuard(value[:1+cut], 9); !errors.Is(err, ErrDamaged) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
 	}
-	newer := append([]byte{3}, value[1:len(value)-8]...)
-	if _, err := ReadGuard(sealed(newer)); !errors.Is(err, ErrNewer) {
+	newer := append([]byte{4}, value[1:len(value)-8]...)
+	if _, err := ReadGuard(sealed(newer), 9); !errors.Is(err, ErrNewer) {
 		t.Errorf("%v", err)
 	}
 
-	// With keys they are of version 2.
+	// With keys they are of version 3, which has seeds.
 	guard.MostShare = 1
+	g.seed = 9
 	g.Sees("per-ip", "203.0.113.7", 60_000)
 	g.Begins("per-ip", guard, 1, Beginning{From: 60_000, At: Place{1, 2, 2}})
 	g.rules["per-ip"].exceed(g.rules["per-ip"].minute(1), MostShare, Place{1, 2, 2})
 	value = g.bytes(-1)
-	const shared = "02010301067065722d6970010103010302010102010101010202020101" + "00fe01" + "01" + "00ff05"
-	if got := hex.EncodeToString(value[:len(value)-8]); got != shared {
-		t.Errorf("%s, want %s", got, shared)
+	const seeded = "03" + "010301067065722d6970010103010302010102010101010202020101" + "0900000000000000" + "00cd07" + "02" + "0030"
+	if got := hex.EncodeToString(value[:len(value)-8]); got != seeded {
+		t.Errorf("%s, want %s", got, seeded)
 	}
-	again, err := ReadGuard(value)
+	again, err := ReadGuard(value, 9)
 	if err != nil || !bytes.Equal(again.bytes(-1), value) {
 		t.Errorf("%v", err)
 	}
 	for cut := range value[1:] {
-		if _, err := ReadGuard(value[:1+cut]); !errors.Is(err, ErrDamaged) {
+		if _, err := ReadGuard(value[:1+cut], 9); !errors.Is(err, ErrDamaged) {
 			t.Errorf("cut at %d: %v", cut, err)
 		}
+	}
+}
+
+// A sketch from before there were seeds goes on without one, and those of later minutes have one.
+func TestAGuardOfAnEarlierVersion(t *testing.T) {
+	value, _ := hex.DecodeString("02010301067065722d697001010301030201010201010101020202010100fe010100ff05")
+	g, err := ReadGuard(sealed(value), 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := g.rules["per-ip"]
+	before := *of.keys[0].sketch
+	g.Sees("per-ip", "203.0.113.7", 60_000)
+	if *of.keys[0].sketch != before {
+		t.Error("a key that it has counts again")
+	}
+	g.Sees("per-ip", "203.0.113.7", 120_000)
+	if len(of.keys) != 2 || of.keys[0].seed != 0 || of.keys[1].seed != 9 {
+		t.Errorf("%+v", of.keys)
+	}
+	again, err := ReadGuard(g.bytes(-1), 9)
+	if err != nil || again.rules["per-ip"].keys[1].seed != 9 || again.rules["per-ip"].keys[0].seed != 0 {
+		t.Errorf("%v: seeds are lost", err)
+	}
+}
+
+// A client cannot look for a few keys that pass for many.
+func TestKeysThatAreLookedForAreNotMore(t *testing.T) {
+	const without = 0
+	known, g := &sketch{}, NewGuard(9)
+	for n, found := 0, 0; found < sketchRegisters; n++ { // one for each register
+		key := fmt.Sprint(n)
+		var one sketch
+		one.add(key, without)
+		i := slices.Index(one[:], slices.Max(one[:]))
+		if one[i] < 8 || known[i] > 0 {
+			continue
+		}
+		found++
+		known.add(key, without)
+		g.Sees("r", key, 60_000)
+	}
+	if n := known.keys(); n < 100_000 {
+		t.Errorf("without a seed they pass for %.0f keys", n)
+	}
+	if n, _ := g.rules["r"].keysOf(1); n > 1024*1.3 {
+		t.Errorf("they pass for %.0f keys", n)
 	}
 }
 
@@ -362,7 +410,7 @@ func FuzzReadGuard(f *testing.F) {
 		f.Add(value[:len(value)-8])
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		g, err := ReadGuard(sealed(body))
+		g, err := ReadGuard(sealed(body), 9)
 		if err != nil {
 			return
 		}
@@ -372,7 +420,7 @@ func FuzzReadGuard(f *testing.F) {
 			g.Begins("r", both, 4, Beginning{From: n * minute, At: at})
 		}
 		value := g.bytes(-1)
-		again, err := ReadGuard(value)
+		again, err := ReadGuard(value, 9)
 		if err != nil || !bytes.Equal(again.bytes(-1), value) {
 			t.Errorf("%x: %v", value, err)
 		}

@@ -7,8 +7,8 @@ import (
 
 // The outcomes that a rule's hits are tallied by: those of pkg/window, and two that are never counted.
 const (
-	Ahead    = int(window.Moved) + 1 + iota // their time is ahead of the collector's clock by too much
-	Replayed                                // they were in the window already
+	Ahead    = int(window.Undone) + 1 + iota // their time is ahead of the collector's clock by too much
+	Replayed                                 // they were in the window already
 	Outcomes
 )
 
@@ -34,6 +34,16 @@ func (r *Rule) LimitText(i int) string {
 // HeldBack says whether the rule's guard keeps the verdict from being enforced. In shadow mode there is nothing to keep.
 func (v *Verdict) HeldBack(r *Rule) bool {
 	return v.Guarded != 0 && r.Spec != nil && r.Spec.Mode == rule.Enforce
+}
+
+// CountsAgain is when hits of the key count again if the verdict is guarded: a minute after it began, as the guard counts
+// blocks by the minute.
+func (v *Verdict) CountsAgain() int64 { return min(v.From+minute, v.Until) }
+
+// GoesOn reports whether another block of the key, which begins at an instant and is guarded too, is the same offence: the
+// verdict lasts and is held back.
+func (v *Verdict) GoesOn(r *Rule, from int64) bool {
+	return v != nil && v.HeldBack(r) && v.Ended == 0 && from < v.Until
 }
 
 // ModeOf is the mode that a verdict of the rule is published in, empty where the rule is gone.

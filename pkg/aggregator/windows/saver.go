@@ -52,7 +52,7 @@ func (s *Saver) Reset(set *Set) {
 
 // Begin notes the checkpoint that the store has.
 func (s *Saver) Begin(stored Checkpoint) {
-	stored.Sources = nil
+	stored.Sources, stored.Traffic = nil, nil
 	s.stored, s.storedAt, s.next = stored, s.now(), nil
 }
 
@@ -84,6 +84,9 @@ func (s *Saver) Take(next Checkpoint, sent uint64) {
 	s.next = &nextCheckpoint{next, s.set.Tail(), sent, s.now()}
 	s.counted, s.breathed = 0, 0
 }
+
+// Writes reports whether a checkpoint is to be written, and the windows before it.
+func (s *Saver) Writes() bool { return s.next != nil }
 
 // Saved reports whether the checkpoint of an offset is written.
 func (s *Saver) Saved(offset int64) bool { return s.next == nil && s.stored.Offset == offset }
@@ -141,6 +144,7 @@ func (s *Saver) WriteBack(ctx context.Context) error {
 func (s *Saver) Write(ctx context.Context, next Checkpoint, notes []store.Change) error {
 	begun := s.now()
 	changes := append([]store.Change{{Space: store.Notes, Key: []byte(CheckpointKey), Value: next.Append(nil)}}, notes...)
+	changes = append(changes, next.note()...)
 	if err := s.set.own.Write(ctx, changes); err != nil {
 		return fmt.Errorf("writing the checkpoint: %w", err)
 	}

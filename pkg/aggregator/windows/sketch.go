@@ -24,8 +24,12 @@ const (
 // its keys begins with. A key that is added again changes nothing.
 type sketch [sketchRegisters]uint8
 
-func (s *sketch) add(key string) {
-	hash := xxhash.Sum64String(key)
+// add adds a key. Without the seed no client knows which keys it would have to send for a large estimate.
+func (s *sketch) add(key string, seed uint64) {
+	var digest xxhash.Digest
+	digest.ResetWithSeed(seed)
+	digest.WriteString(key)
+	hash := digest.Sum64()
 	register := &s[hash%sketchRegisters]
 	if run := uint8(min(bits.LeadingZeros64(hash)+1, sketchMost)); run > *register {
 		*register = run

@@ -28,6 +28,9 @@ type Sweep struct {
 	next   time.Time
 }
 
+// Walks reports whether a sweep is under way.
+func (s *Sweep) Walks() bool { return s.cursor != "" }
+
 // Turn looks at the next page when it is time. Stored is the last checkpoint, and reached the newest counted time. It
 // returns how many windows it deleted.
 func (s *Sweep) Turn(ctx context.Context, now time.Time, stored *Checkpoint, reached int64) (int, error) {
@@ -92,6 +95,9 @@ func (s *Sweep) isClear(pair store.Pair, now int64, stored *Checkpoint, reached 
 		return record.Verdict == nil || !record.Verdict.Live(now), nil
 	}
 
+	if record.Verdict != nil && record.Verdict.Live(now) { // a guarded block lasts, though hits count again
+		return false, nil
+	}
 	var state window.State
 	if err := rule.Policy.Read(record.State, &state); err != nil {
 		return false, nil //nolint:nilerr // the next hit of the key reports it

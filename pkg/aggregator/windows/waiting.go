@@ -5,6 +5,7 @@ type Parcel struct {
 	Window *Window
 	Offset int64
 	Latest int64 // what is beyond is ahead of time
+	Passed int64 // the partition's time before the batch
 	Source string
 	Of     uint64 // what the values of the hits are of; 0 where they have none
 	Hits   []WaitingHit
@@ -16,12 +17,21 @@ type WaitingHit struct {
 	Value           uint64
 }
 
-// Cost is how many hits these are.
-func (p *Parcel) Cost() (sum int64) {
+// Requests is how many requests the hits are, for the metrics.
+func (p *Parcel) Requests() (sum int64) {
 	for _, h := range p.Hits {
-		sum += h.Cost
+		sum += Requests(p.Of, h.Cost)
 	}
 	return sum
+}
+
+// Requests is how many requests a hit is, by its cost and what its values are of. One with a value is one: where that is a
+// member of a group, the cost is the id of a block.
+func Requests(of uint64, cost int64) int64 {
+	if of != 0 {
+		return min(cost, 1)
+	}
+	return cost
 }
 
 // Wait has parcels wait, in their order, until the windows that are wanted are read.

@@ -54,6 +54,23 @@ func (w *Window) is(rule string, key []byte) bool {
 	return len(w.Name) == n+1+len(key) && w.Name[n+1:] == string(key) && w.Name[n] == '/' && w.Name[:n] == rule
 }
 
+// CountAgain has the key's hits count again, from an instant on, if the last block is guarded and has lasted for long enough
+// by then. A guarded block refuses no one, so a key that goes on may begin another one, which the guard may let through.
+func (w *Window) CountAgain(at int64) {
+	if v := w.Verdict; v != nil && v.Guarded != 0 {
+		w.countAgain(v, at)
+	}
+}
+
+func (w *Window) countAgain(v *Verdict, at int64) {
+	if at < v.CountsAgain() || !v.HeldBack(w.Rule) {
+		return
+	}
+	if from, _, level, ok := w.State.Block(); ok && from == v.From && level == v.Level {
+		w.Rule.Policy.Waive(&w.State, v.CountsAgain())
+	}
+}
+
 // Touch reads a little of the window, so that it comes from memory together with others.
 func (w *Window) Touch() int { return len(w.Name) + int(w.moved) + int(w.text[0]) }
 

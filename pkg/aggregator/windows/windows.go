@@ -40,8 +40,9 @@ const (
 // A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
 // since its last move. So a window that is found again and again does not touch the list.
 type Set struct {
-	WriteKeys int    // changed windows written by one call
-	Guard     *Guard // it is written together with windows; nil until the partition is taken
+	WriteKeys int      // changed windows written by one call
+	Guard     *Guard   // it is written together with windows; nil until the partition is taken
+	Traffic   *Traffic // it is written with checkpoints; nil until the partition is taken
 
 	own      *Owned
 	notices  Notices
@@ -65,6 +66,8 @@ type Set struct {
 	changed []*Window
 	head    int
 	written uint64 // how many have left changed
+
+	awaited awaited
 
 	changes []store.Change
 	names   [][]byte
@@ -220,6 +223,7 @@ func (h *Set) wrote(count int) {
 		w := h.changed[h.head+i]
 		h.changed[h.head+i] = nil
 		w.dirty, w.Index = false, IndexKept
+		h.notedIs(w)
 		if w.evicted {
 			delete(h.leaving, w.Name)
 		}
@@ -263,6 +267,7 @@ func (h *Set) appendChanges(w *Window) {
 	h.bytes = sealRecord(w.Rule.Policy.Append(h.bytes, &w.State), begin)
 	h.changes = append(h.changes, store.Change{Space: store.Windows, Key: name, Value: h.bytes[begin:len(h.bytes):len(h.bytes)]})
 
+	h.appendNote(w)
 	switch w.Index {
 	case IndexSet:
 		h.changes = append(h.changes, store.Change{Space: store.Index, Key: name, Value: []byte{recordVersion}})

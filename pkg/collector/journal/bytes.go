@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"weir/internal/seen"
 	"weir/internal/varint"
 )
 
@@ -16,13 +17,15 @@ import (
 // (4 bytes), a byte with the kind, and fields: texts and numbers as encoding/binary's varints, texts with their
 // lengths before them.
 const (
-	journalVersion = 1
+	plainVersion   = 1
+	journalVersion = 2 // with values: an earlier program would take their entries for damage
 
 	entryHeader = 'H' // version, collector, generation
 	entryLog    = 'L' // source, position, reached, note: the state of a log
 	entryForget = 'F' // source
 	entryCut    = 'C' // source, from, to, clock, fingerprint, reached, note, batches: partition, hits, value
 	entryDone   = 'D' // source, to
+	entrySeen   = 'S' // by, source, to, values: hash (8 bytes), time after the one before; with "" as source they count at once
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -44,7 +47,9 @@ type Cut struct {
 	Reached     int64  // the newest request time of the log up to here, Unix ms; unknown (math.MinInt64) before the first
 	Note        []byte // what the source keeps with the position
 	Batches     []Batch
-	Unsynced    bool // it need not be synced with its note, for its log can be read again; this is not stored
+	Seen        []seen.Value // the values that its requests count with, if its source remembers any
+	SeenBy      string       // the source that remembers them
+	Unsynced    bool         // it need not be synced with its note, for its log can be read again; this is not stored
 }
 
 // A Batch is one record for one partition of the topic of hits.
@@ -59,6 +64,8 @@ type entry struct {
 	kind byte
 	cut  *Cut
 	log  Log
+	by   string // with the values
+	seen []seen.Value
 }
 
 // frame appends the bytes that fill appends, with a frame around them.
@@ -88,9 +95,9 @@ func unframe(b []byte) (kind byte, body, rest []byte, ok bool) {
 	return body[0], body[1:], b[frameBytes+length:], true
 }
 
-func (h header) bytes() []byte {
+func (h header) bytes(version uint64) []byte {
 	return frame(nil, entryHeader, func(b []byte) []byte {
-		b = binary.AppendUvarint(b, journalVersion)
+		b = binary.AppendUvarint(b, version)
 		b = appendText(b, h.collector)
 		return binary.AppendUvarint(b, h.generation)
 	})
@@ -136,6 +143,9 @@ func (e entry) append(b []byte) []byte {
 			return appendText(b, e.log.Note)
 		case entryDone:
 			return binary.AppendVarint(appendText(b, e.log.Source), e.log.Position)
+		case entrySeen:
+			b = appendText(appendText(b, e.by), e.log.Source)
+			return appendSeen(binary.AppendVarint(b, e.log.Position), e.seen)
 		}
 		return appendText(b, e.log.Source)
 	})
@@ -177,6 +187,9 @@ func cutEntry(b []byte) (e entry, rest []byte, ok bool) {
 		e.log = Log{Source: f.text(), Position: f.Signed()}
 	case entryForget:
 		e.log = Log{Source: f.text()}
+	case entrySeen:
+		e.by, e.log = f.text(), Log{Source: f.text(), Position: f.Signed()}
+		e.seen = f.seen()
 	default:
 		f.Fail()
 	}
@@ -196,6 +209,29 @@ func (f *fields) cut() *Cut {
 		c.Batches = append(c.Batches, Batch{int(f.Unsigned()), int(f.Unsigned()), f.bytes()})
 	}
 	return c
+}
+
+func appendSeen(b []byte, values []seen.Value) []byte {
+	b = binary.AppendUvarint(b, uint64(len(values)))
+	before := int64(0)
+	for _, v := range values {
+		b = binary.LittleEndian.AppendUint64(b, v.Hash)
+		b = binary.AppendVarint(b, v.At-before)
+		before = v.At
+	}
+	return b
+}
+
+func (f *fields) seen() (values []seen.Value) {
+	at := int64(0)
+	for n := f.Unsigned(); n > 0 && !f.Failed; n-- {
+		hash := f.Take(8)
+		at += f.Signed()
+		if !f.Failed {
+			values = append(values, seen.Value{Hash: binary.LittleEndian.Uint64(hash), At: at})
+		}
+	}
+	return values
 }
 
 // bytes returns a part of the body, not a copy.

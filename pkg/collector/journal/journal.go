@@ -48,13 +48,14 @@ const (
 // When a write fails, the content of the file is unknown; the journal then rewrites it from memory until that
 // succeeds, and cuts and their streams wait meanwhile.
 type Journal struct {
-	folder *folder
-	logger *slog.Logger
-	faults *telemetry.Faults
-	gauge  prometheus.Gauge // of outstanding cuts
-	notes  Notes            // nil: cuts are noted in the file
-	ID     string           // of the collector: random, made with the journal
-	fresh  bool             // there was no journal
+	folder  *folder
+	logger  *slog.Logger
+	faults  *telemetry.Faults
+	gauge   prometheus.Gauge // of outstanding cuts
+	notes   Notes            // nil: cuts are noted in the file
+	version uint64
+	ID      string // of the collector: random, made with the journal
+	fresh   bool   // there was no journal
 
 	mu      sync.Mutex
 	queue   []change
@@ -73,6 +74,7 @@ type Journal struct {
 	generation uint64
 	state      state
 	buffer     []byte
+	written    []topic.Note // of values that the file has: they are removed
 	disk       Disk
 }
 
@@ -100,6 +102,7 @@ type Options struct {
 	Outstanding prometheus.Gauge // of cuts
 	Disk        Disk             // the zero value is the real one
 	Notes       Notes            // of the log of hits; nil when it has none
+	Seen        map[string]int   // how many values each source remembers that remembers any
 }
 
 // Notes are values by key that the log of hits has next to its records.
@@ -127,7 +130,10 @@ func Open(path string, o Options) (*Journal, error) {
 	j := &Journal{
 		folder: f, logger: o.Logger, faults: telemetry.NewFaults(o.Logger), gauge: o.Outstanding, state: newState(),
 		kick: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
-		disk: o.Disk, notes: o.Notes, flying: map[string][]*Cut{},
+		disk: o.Disk, notes: o.Notes, flying: map[string][]*Cut{}, version: plainVersion,
+	}
+	if len(o.Seen) > 0 {
+		j.version = journalVersion
 	}
 
 	if err = j.read(); err == nil && j.notes != nil {
@@ -137,6 +143,7 @@ func Open(path string, o Options) (*Journal, error) {
 		f.unlock()
 		return nil, err
 	}
+	j.state.remember(o.Seen)
 
 	fault := j.rewrite()
 	if fault != nil && !j.mayWait(fault) {
@@ -208,7 +215,12 @@ func (j *Journal) Note(c *Cut, noted func()) {
 		noted()
 		return
 	}
-	j.enqueue(change{entry{kind: entryCut, cut: c}, noted}, true)
+	cut := change{entry{kind: entryCut, cut: c}, noted}
+	if len(c.Seen) == 0 {
+		j.enqueue(true, cut)
+		return
+	}
+	j.enqueue(true, change{entry: c.seenOf()}, cut) // together: the file is never rewritten in between
 }
 
 // Done notes that Kafka has a log's cut that ends at a position.
@@ -216,23 +228,23 @@ func (j *Journal) Done(source string, to int64) {
 	if j.landed(source, to) {
 		return
 	}
-	j.enqueue(change{entry: entry{kind: entryDone, log: Log{Source: source, Position: to}}}, false)
+	j.enqueue(false, change{entry: entry{kind: entryDone, log: Log{Source: source, Position: to}}})
 }
 
 // Set keeps the state of a log that is part of no cut.
 func (j *Journal) Set(log Log) {
-	j.enqueue(change{entry: entry{kind: entryLog, log: log}}, false)
+	j.enqueue(false, change{entry: entry{kind: entryLog, log: log}})
 }
 
 // Forget removes a log.
 func (j *Journal) Forget(source string) {
-	j.enqueue(change{entry: entry{kind: entryForget, log: Log{Source: source}}}, false)
+	j.enqueue(false, change{entry: entry{kind: entryForget, log: Log{Source: source}}})
 	j.forgetNote(source)
 }
 
-func (j *Journal) enqueue(c change, urgent bool) {
+func (j *Journal) enqueue(urgent bool, changes ...change) {
 	j.mu.Lock()
-	j.queue = append(j.queue, c)
+	j.queue = append(j.queue, changes...)
 	j.mu.Unlock()
 	if urgent {
 		select {

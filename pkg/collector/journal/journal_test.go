@@ -52,7 +52,7 @@ func (s *state) says() string {
 // TestAJournalThatIsCutOffAnywhereKeepsItsEntries cuts a journal at every byte: it keeps the entries before that byte.
 func TestAJournalThatIsCutOffAnywhereKeepsItsEntries(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
-	data := header{"id", 1}.bytes()
+	data := header{"id", 1}.bytes(plainVersion)
 	begins := len(data)
 	said := map[int64]string{int64(begins): ""}
 	twin := newState()
@@ -84,7 +84,7 @@ func TestARewrittenJournalHasTheSameContent(t *testing.T) {
 		for _, e := range randomEntries(random, random.IntN(40)) {
 			before.apply(e)
 		}
-		if _, _, err := after.read(before.append(header{"id", 2}.bytes())); err != nil {
+		if _, _, err := after.read(before.append(header{"id", 2}.bytes(plainVersion))); err != nil {
 			t.Fatal(err)
 		}
 		if before.says() != after.says() {
@@ -98,7 +98,7 @@ func TestARewrittenJournalHasTheSameContent(t *testing.T) {
 //   - nothing panics;
 //   - a state that is read and written again is the same.
 func FuzzJournal(f *testing.F) {
-	data := header{"id", 1}.bytes()
+	data := header{"id", 1}.bytes(plainVersion)
 	f.Add(bytes.Clone(data))
 	for _, e := range randomEntries(rand.New(rand.NewPCG(3, 3)), 10) {
 		data = e.append(data)
@@ -111,7 +111,7 @@ func FuzzJournal(f *testing.F) {
 		if err != nil || h == nil {
 			return
 		}
-		if _, _, err := again.read(read.append(h.bytes())); err != nil {
+		if _, _, err := again.read(read.append(h.bytes(plainVersion))); err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(read.logs, again.logs) {

@@ -20,7 +20,11 @@ func (j *Journal) HasNotes() bool { return j.notes != nil }
 // Land sends the messages of a cut together with its note.
 func (j *Journal) Land(ctx context.Context, c *Cut, messages []topic.Message) error {
 	state := entry{kind: entryLog, log: c.after()}.append(nil)
-	return j.notes.Together(ctx, messages, []topic.Note{{Key: j.noteKey(c.Source), Value: state}}, !c.Unsynced)
+	notes := []topic.Note{{Key: j.noteKey(c.Source), Value: state}}
+	if len(c.Seen) > 0 {
+		notes = append(notes, j.seenNote(c))
+	}
+	return j.notes.Together(ctx, messages, notes, !c.Unsynced)
 }
 
 // after is the state of the log behind the cut.
@@ -36,6 +40,9 @@ func (j *Journal) landed(source string, to int64) bool {
 	}
 	if j.flying[source] = cuts[1:]; len(cuts) == 1 {
 		delete(j.flying, source)
+	}
+	if len(cuts[0].Seen) > 0 {
+		j.queue = append(j.queue, change{entry: cuts[0].seenOf()})
 	}
 	j.queue = append(j.queue, change{entry: entry{kind: entryLog, log: cuts[0].after()}})
 	return true
@@ -66,6 +73,9 @@ func (j *Journal) readNotes() error {
 		}
 	}
 
+	if err := j.readSeen(); err != nil {
+		return fmt.Errorf("reading the notes of values: %w", err)
+	}
 	if len(others) == 0 {
 		return nil
 	}

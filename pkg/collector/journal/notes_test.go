@@ -31,6 +31,8 @@ type memoryNotes struct {
 }
 
 func (m *memoryNotes) Notes(_ context.Context, prefix []byte) (all []topic.Note, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, key := range slices.Sorted(maps.Keys(m.values)) {
 		if strings.HasPrefix(key, string(prefix)) {
 			all = append(all, topic.Note{Key: []byte(key), Value: m.values[key]})
@@ -40,6 +42,8 @@ func (m *memoryNotes) Notes(_ context.Context, prefix []byte) (all []topic.Note,
 }
 
 func (m *memoryNotes) Together(_ context.Context, messages []topic.Message, notes []topic.Note, _ bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.records += len(messages)
 	for _, n := range notes {
 		if n.Value == nil {

@@ -2,11 +2,14 @@ package journal
 
 import "slices"
 
-// A state is the content of a journal: the state of each log, and the cuts that Kafka may not have, by source.
+// A state is the content of a journal: the state of each log, the cuts that Kafka may not have, by source, and the values
+// that were seen, by what remembers them.
 type state struct {
 	logs      map[string]*Log
 	cuts      map[string][]*Cut
 	recovered []*Cut // the cuts that it had when it was opened, in their order
+	memories  map[string]*memory
+	unsure    map[string][]entry // by source, values of cuts that the file does not have yet
 }
 
 // A Log is the state of one log.
@@ -18,18 +21,23 @@ type Log struct {
 }
 
 func newState() state {
-	return state{logs: map[string]*Log{}, cuts: map[string][]*Cut{}}
+	return state{logs: map[string]*Log{}, cuts: map[string][]*Cut{}, memories: map[string]*memory{}, unsure: map[string][]entry{}}
 }
 
 func (s *state) apply(e entry) {
 	switch e.kind {
 	case entryLog:
 		s.logs[e.log.Source] = new(e.log)
+		s.count(e.log.Source, e.log.Position)
 	case entryForget:
 		delete(s.logs, e.log.Source)
 		delete(s.cuts, e.log.Source)
+		delete(s.unsure, e.log.Source)
+	case entrySeen:
+		s.see(e)
 	case entryCut:
 		c := e.cut
+		s.count(c.Source, c.To)
 		s.logs[c.Source] = &Log{c.Source, c.To, c.Reached, c.Note}
 		s.cuts[c.Source] = append(s.cuts[c.Source], c)
 	case entryDone:
@@ -61,6 +69,7 @@ func (s *state) read(data []byte) (*header, int64, error) {
 	}
 
 	s.recovered = slices.DeleteFunc(s.recovered, func(c *Cut) bool { return !slices.Contains(s.cuts[c.Source], c) })
+	clear(s.unsure) // their requests are read again
 	return head, int64(len(data) - len(rest)), nil
 }
 
@@ -71,6 +80,11 @@ func (s *state) append(b []byte) []byte {
 			b = entry{kind: entryCut, cut: c}.append(b)
 		}
 		b = entry{kind: entryLog, log: *log}.append(b)
+	}
+	for by, m := range s.memories {
+		for _, page := range m.pages {
+			b = entry{kind: entrySeen, by: by, seen: page}.append(b)
+		}
 	}
 	return b
 }

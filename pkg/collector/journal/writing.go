@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/replace"
+	"weir/internal/topic"
 )
 
 // run writes what is queued until the journal is closed. fault is that of writing the journal when it was opened.
@@ -50,6 +51,7 @@ func (j *Journal) commit() {
 	if len(queue) > 0 && !j.write(queue) {
 		return
 	}
+	j.forgetWritten()
 	for _, ask := range asks {
 		ask(&j.state)
 	}
@@ -83,6 +85,9 @@ func (j *Journal) write(queue []change) (ok bool) {
 	for i := range queue {
 		if noted := queue[i].noted; noted != nil {
 			noted()
+		}
+		if queue[i].kind == entrySeen && j.notes != nil {
+			j.written = append(j.written, topic.Note{Key: j.seenKey(queue[i].log.Source, queue[i].log.Position)})
 		}
 	}
 
@@ -148,7 +153,7 @@ func (j *Journal) rewrite() error {
 	}
 
 	// The old file stays until the new one is on the disk: a crash leaves one of them complete.
-	data := j.state.append(header{j.ID, j.generation + 1}.bytes())
+	data := j.state.append(header{j.ID, j.generation + 1}.bytes(j.version))
 	err = j.disk.Write(file, data)
 	if err == nil {
 		err = j.disk.Sync(file)

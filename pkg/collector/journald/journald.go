@@ -16,6 +16,9 @@
 // While a log is being read, one journalctl runs for it. The last series is followed; the others are read to their end.
 // A journalctl that finds another file under the name of one that it reads drops that one, with what it has not read
 // there. So an entry that is in none of its files, by their headers, ends it, and another one reads them all.
+// An entry that journalctl reads while it is being written lacks fields, and nothing says so. So where the last entry
+// lacks one that is wanted, another child reads it again, once the next entry is there, or after a second.
+//
 // Once a second the headers of the files show whether there are others than the child reads; then another child begins
 // at the same place. A child that ends is an error, and the next call starts another one.
 //
@@ -58,6 +61,8 @@ type Options struct {
 	Matches []string
 	// Fields are named fields. With any, an entry is read as a JSON object with these and MESSAGE; else it is MESSAGE.
 	Fields []string
+	// Once reads up to the end and does not wait there: a page without entries has entries waiting until then.
+	Once bool
 
 	lookEvery time.Duration // for other files; 0 is a second
 }
@@ -103,12 +108,14 @@ type log struct {
 	files   []file          // they
 	checked bool            // the child has opened these files, and not others of the same names
 	follows bool            // the child waits for more at the end
+	over    bool            // a child has read all, and waited for nothing
 	end     uint64          // all entries up to this number were there when the child was started
 	behind  int64           // entries in the series after this one
 	grows   *os.File        // the file that entries are added to; nil when there is none
 	reach   uint64          // the last entry that it had when it was looked at
 	looked  time.Time       // at the folder
 	read    string          // the series that was read to its end last
+	doubt   doubt           // about an entry, the last one that there was
 }
 
 func (l *log) String() string { return l.name }

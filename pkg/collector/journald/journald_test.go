@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -449,28 +450,11 @@ func TestARotationUnderTheChild(t *testing.T) {
 	w.Settle()
 
 	b.options = b.options.LookingEvery(20 * time.Second) // the script is first
-	programs, before := t.TempDir(), os.Getenv("PATH")
-	script := `#!/bin/sh
-PATH='` + before + `'
-case "$*" in *"` + filepath.Base(filepath.Dir(b.folder)) + `"*) ;; *) exec journalctl "$@" ;; esac
-for argument; do
-	shift
-	[ "$argument" = --follow ] || set -- "$@" "$argument"
-	[ "$argument" != --follow ] || follows=yes
-done
-[ -n "$follows" ] || exec journalctl "$@"
-if mkdir '` + programs + `/begun' 2>/dev/null; then
+	b.firstChild(`
 	journalctl "$@"
 	until ls '` + b.folder + `'/system@* >/dev/null 2>&1; do sleep 0.01; done
 	sleep 1
-fi
-exec journalctl --follow "$@" # of the file that has the name now
-`
-	if err := os.WriteFile(filepath.Join(programs, "journalctl"), []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	os.Setenv("PATH", programs+":"+before) // the script leaves other tests alone
-	t.Cleanup(func() { os.Setenv("PATH", before) })
+	exec journalctl --follow "$@" # of the file that has the name now`)
 	b.Start()
 	b.Await()
 	for n := 0; len(w.Old()) == 0; n++ {
@@ -482,6 +466,55 @@ exec journalctl --follow "$@" # of the file that has the name now
 	}
 	w.Add(b.Lines(10))
 	b.Await()
+}
+
+// firstChild makes a script stand in for the first journalctl that follows the bench's folder. Its arguments are without
+// --follow.
+func (b *bench) firstChild(script string) {
+	b.T.Helper()
+	path.Lock()
+	defer path.Unlock()
+	programs, before := b.T.TempDir(), os.Getenv("PATH")
+	script = `#!/bin/sh
+PATH='` + before + `'
+case "$*" in *"` + filepath.Base(filepath.Dir(filepath.Dir(b.folder))) + `"*--follow*) ;; *) exec journalctl "$@" ;; esac
+mkdir '` + programs + `/begun' 2>/dev/null || exec journalctl "$@"
+for argument; do
+	shift
+	[ "$argument" = --follow ] || set -- "$@" "$argument"
+done
+` + script + "\n"
+	if err := os.WriteFile(filepath.Join(programs, "journalctl"), []byte(script), 0o700); err != nil {
+		b.T.Fatal(err)
+	}
+	os.Setenv("PATH", programs+":"+before) // the script leaves other tests alone, and the folder is removed
+}
+
+var path sync.Mutex // of tests that change PATH
+
+// An entry that journalctl reads while it is being written has no MESSAGE, and counts all the same, also when no other
+// comes after it. One that has none at all keeps no other from being read. A script stands in for the first journalctl.
+func TestAnEntryThatIsBeingWritten(t *testing.T) {
+	for name, more := range map[string]int{"the last one": 0, "others follow": 5} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			w := b.writer("system")
+			w.Add(b.Lines(7))
+			w.Settle()
+			b.firstChild(`
+journalctl "$@" | sed '/^MESSAGE=.*n=7 /d'
+exec sleep 60`)
+			b.Start()
+			b.Await()
+			for range more {
+				w.Entry(time.Now(), "NONE=1")
+				w.Add(b.Lines(1))
+			}
+			b.Await()
+			w.Entry(time.Now(), "NONE=1")
+			b.Await()
+		})
+	}
 }
 
 // A rotation by the journal itself goes on in the same series.

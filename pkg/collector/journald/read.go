@@ -30,6 +30,9 @@ func (l *log) Read(ctx context.Context, after ordered.Place) (page ordered.Page,
 		}
 	}
 	if l.child == nil {
+		if err := l.settle(ctx, at); err != nil {
+			return page, err
+		}
 		if page, err = l.start(at); err != nil {
 			return page, err
 		}
@@ -44,6 +47,9 @@ func (l *log) Read(ctx context.Context, after ordered.Place) (page ordered.Page,
 	}
 	if err == nil {
 		page.Waiting, err = l.waiting(&page)
+	}
+	if l.options.Once && !l.over {
+		page.Waiting = max(page.Waiting, 1)
 	}
 	return page, err
 }
@@ -132,14 +138,13 @@ func (l *log) startIn(at place, s *series, files []file, rest []*series) (err er
 	// The last number may belong to an entry that is just being written.
 	l.end = max(1, s.tail) - 1
 	filtered := len(l.options.Matches) > 0
-	l.follows = len(rest) == 0 && (!filtered || l.end <= at.number+followFrom)
+	l.follows = !l.options.Once && len(rest) == 0 && (!filtered || l.end <= at.number+followFrom)
 
 	arguments := append(argumentsFor(files), "--output-fields="+message)
 	for _, field := range l.options.Fields {
 		arguments[len(arguments)-1] += "," + field
 	}
-	// It begins with the entry that was read last: where it begins with the last one of a file, it may give none.
-	arguments = append(arguments, cursorArgument(at.series, max(1, at.number)))
+	arguments = append(arguments, cursorArgument(at.series, at.number+1))
 	if l.follows {
 		arguments = append(arguments, "--follow")
 	}
@@ -190,6 +195,10 @@ func (l *log) fill(ctx context.Context, page *ordered.Page) error {
 			l.stop()
 			return nil
 		}
+		if l.lacks(&e) && l.doubts(&e) {
+			l.stop()
+			return nil
+		}
 		l.at.number, l.at.read, l.at.time = e.number, e.number, e.time
 		entry := ordered.Entry{After: ordered.Place{Position: l.at.position(), ID: l.at.id(l.tail)}}
 		entry.Value, entry.Long = l.value(&e)
@@ -229,6 +238,8 @@ func (l *log) ended(page *ordered.Page) error {
 		return errors.New("journalctl has ended, but should wait for entries")
 	case l.behind > 0:
 		l.read = l.at.series
+	default:
+		l.over = true
 	}
 	if l.end > l.at.number {
 		page.Start = max(page.Start, l.at.base+int64(l.end))
@@ -239,7 +250,10 @@ func (l *log) ended(page *ordered.Page) error {
 // waiting returns how many entries follow a page, at most.
 func (l *log) waiting(page *ordered.Page) (int64, error) {
 	full := len(page.Entries) == pageEntries
-	if l.child == nil || l.follows && len(l.options.Matches) > 0 && !full {
+	switch {
+	case l.child == nil && l.doubt.number > l.at.number:
+		return l.behind + 1, nil
+	case l.child == nil || l.follows && len(l.options.Matches) > 0 && !full:
 		return l.behind, nil
 	}
 	end := l.end

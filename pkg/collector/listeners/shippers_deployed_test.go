@@ -84,7 +84,7 @@ func TestDeployedSitesSendTheirLogs(t *testing.T) {
 		"caddy": func(t *testing.T, work, site, ours string) {
 			caddy := real.Program(t, "caddy", "caddy")
 			_, port, _ := net.SplitHostPort(site)
-			path := deployedShipper(t, work, "Caddyfile", "tcp/127.0.0.1:5514", "tcp/127.0.0.1:"+ours, ":80 {", "{\n\tadmin off\n\tauto_https off\n}\n:"+port+" {")
+			path := deployedShipper(t, work, "Caddyfile", "tcp/127.0.0.1:5514", "tcp/127.0.0.1:"+ours, ":80 {", "{\n\tadmin off\n\tauto_https off\n\tdefault_bind 127.0.0.1\n}\n:"+port+" {")
 			runs(t, caddy, "run", "--config", path, "--adapter", "caddyfile")
 		},
 	} {

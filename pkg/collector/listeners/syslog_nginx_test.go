@@ -17,12 +17,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/test/port"
+	"weir/test/real"
 )
 
 // nginxTo is the address of an nginx that answers requests at once and logs each to a syslog server.
 func nginxTo(t *testing.T, server string) (address string) {
 	t.Helper()
-	path, folder, address := senderPath(t, "nginx", "apt-get install nginx"), t.TempDir(), port.Reserve(t, "127.0.0.1")
+	path, folder, address := real.Program(t, "nginx", "nginx"), t.TempDir(), port.Reserve(t, "127.0.0.1")
 	temp := ""
 	for _, of := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 		temp += fmt.Sprintf("%s_temp_path %s; ", of, filepath.Join(folder, of))

@@ -14,24 +14,13 @@ import (
 	"time"
 
 	"weir/test/port"
+	"weir/test/real"
 	"weir/test/wait"
 )
 
-// senderPath is a program that sends syslog, if it is on this machine.
-func senderPath(t *testing.T, name, remedy string) string {
-	path, err := exec.LookPath(name)
-	if err != nil && os.Getenv("WEIR_REQUIRE_REAL") != "" {
-		t.Fatalf("%s is wanted here: %s", name, remedy)
-	}
-	if err != nil {
-		t.Skipf("%s cannot be had here: %s", name, remedy)
-	}
-	return path
-}
-
 // rsyslog follows a log and forwards it to us, as in an existing installation.
 func TestSyslogFromRsyslog(t *testing.T) {
-	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
+	path := real.Program(t, "rsyslogd", "rsyslog")
 	for name, forward := range map[string]struct{ listen, tag, parameters string }{
 		"udp 3164":        {"udp", "nginx:", `protocol="udp" template="RSYSLOG_TraditionalForwardFormat"`},
 		"udp 5424":        {"udp", "nginx:", `protocol="udp" template="RSYSLOG_SyslogProtocol23Format"`},
@@ -74,7 +63,7 @@ func TestSyslogFromRsyslog(t *testing.T) {
 // A relay: nginx sends to rsyslog, which sends the lines on in the form of RFC 5424. It counts the space behind the tag
 // to the message.
 func TestSyslogThroughRsyslog(t *testing.T) {
-	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
+	path := real.Program(t, "rsyslogd", "rsyslog")
 	b := newSyslogBench(t, "tcp")
 	b.start()
 	b.Log("access.log", 200)
@@ -177,7 +166,7 @@ func (b *bench) awaitAll() (more int64) {
 // workers, that of the disk and that of the memory, sends a line twice.
 func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
 	t.Parallel()
-	path := senderPath(t, "rsyslogd", "apt-get install rsyslog")
+	path := real.Program(t, "rsyslogd", "rsyslog")
 	address := port.Reserve(t, "127.0.0.1")
 	b := newSyslogBench(t, "tcp://"+address)
 	_, number, _ := strings.Cut(address, ":")
@@ -225,7 +214,7 @@ func TestSyslogFromRsyslogThatRestarts(t *testing.T) {
 
 // logger sends as in many scripts.
 func TestSyslogFromLogger(t *testing.T) {
-	path := senderPath(t, "logger", "apt-get install bsdutils")
+	path := real.Program(t, "logger", "bsdutils")
 	for name, test := range map[string]struct{ listen, arguments string }{
 		"udp":         {"udp", "--udp"},
 		"udp 3164":    {"udp", "--udp --rfc3164 --tag nginx"},

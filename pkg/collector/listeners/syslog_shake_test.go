@@ -32,7 +32,8 @@ func TestUnfinishedHandshakesShareABound(t *testing.T) {
 	closed := make(chan error, 1)
 	for i := range connections {
 		conn := b.dial()
-		shaking := tls.Client(&cutOff{Conn: conn, left: each}, long)
+		began := make(chan struct{})
+		shaking := tls.Client(&cutOff{Conn: conn, left: each, sent: began}, long)
 		go func() {
 			err := shaking.Handshake()
 			if i == 0 {
@@ -41,6 +42,11 @@ func TestUnfinishedHandshakesShareABound(t *testing.T) {
 		}()
 		if i == 0 {
 			_ = conn.SetDeadline(time.Now().Add(time.Minute))
+			select {
+			case <-began: // so it is the oldest
+			case err := <-closed:
+				t.Fatal(err)
+			}
 		}
 	}
 	if err := <-closed; errors.Is(err, os.ErrDeadlineExceeded) {
@@ -55,6 +61,7 @@ func TestUnfinishedHandshakesShareABound(t *testing.T) {
 type cutOff struct {
 	net.Conn
 	left int
+	sent chan struct{} // closed when it has sent them
 }
 
 func (c *cutOff) Write(p []byte) (int, error) {
@@ -63,7 +70,9 @@ func (c *cutOff) Write(p []byte) (int, error) {
 	if _, err := c.Conn.Write(sent); err != nil {
 		return 0, err
 	}
-	if len(sent) < len(p) { // wait for the answer, which never comes
+	if len(sent) < len(p) {
+		close(c.sent)
+		// The answer never comes.
 		_, err := io.Copy(io.Discard, c.Conn)
 		return 0, errors.Join(io.ErrShortWrite, err)
 	}

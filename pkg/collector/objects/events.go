@@ -68,6 +68,8 @@ func (e *events) reset() {
 
 func (e *events) waiting() int64 { return int64(len(e.unread)) + e.inQueue }
 
+func (e *events) more() bool { return e.waiting() > 0 }
+
 func (e *events) look(ctx context.Context) error {
 	_, hidden, err := e.queue.State(ctx)
 	if err == nil && 2*hidden > e.log.options.Delay {
@@ -206,12 +208,12 @@ func (e *events) settle(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return e.forget(ctx, now)
+	return e.forget(ctx, now, sent)
 }
 
 // forget forgets the objects that were read before the last delay. Messages about them may come as long as some could not
 // be received or deleted.
-func (e *events) forget(ctx context.Context, now time.Time) error {
+func (e *events) forget(ctx context.Context, now time.Time, sent int64) error {
 	delay := e.log.options.Delay
 	if e.began.IsZero() || now.Sub(e.began) < delay || now.Sub(e.forgot) < delay/60 {
 		return nil
@@ -230,7 +232,7 @@ func (e *events) forget(ctx context.Context, now time.Time) error {
 	if err := k.keepFrontier(ctx); err != nil {
 		return err
 	}
-	k.forget()
+	k.forget(sent)
 	return nil
 }
 

@@ -32,7 +32,14 @@ type entry struct {
 
 	record int  // which has it
 	listed bool // by the present listing
+	empty  bool // there
 }
+
+// byBytes reports whether the number of bytes alone says what was read. The object is plain text then.
+func (e *entry) byBytes() bool { return e.bytes > 0 && e.chain == 0 }
+
+// open reports whether the object was being written when it was read. It is not forgotten as long as it is.
+func (e *entry) open() bool { return e.etag == openMark }
 
 func (e *entry) append(b []byte) []byte {
 	for _, n := range []uint64{e.key, e.etag, uint64(e.modified), uint64(e.end), uint64(e.bytes), e.chain} {
@@ -59,16 +66,18 @@ type known struct {
 	memory   *ordered.Memory
 	byKey    map[uint64]*entry
 	records  map[int][]*entry
-	last     int          // the record that is being filled
-	dirty    map[int]bool // records that differ from the journal's
-	added    int          // objects since they were written
+	last     int            // the record that is being filled
+	next     int            // a record that is not used
+	written  map[uint64]int // records of objects that are being written, by hashes of their keys: each has one of its own
+	dirty    map[int]bool   // records that differ from the journal's
+	added    int            // objects since they were written
 	frontier frontier
 }
 
 // load reads what the journal has. Objects whose end is after the position were read, and the journal does not have it:
 // they are read again.
 func (k *known) load(ctx context.Context, m *ordered.Memory, position, since int64) error {
-	*k = known{memory: m, byKey: map[uint64]*entry{}, records: map[int][]*entry{}, dirty: map[int]bool{}, frontier: frontier{At: since}}
+	*k = known{memory: m, byKey: map[uint64]*entry{}, records: map[int][]*entry{}, written: map[uint64]int{}, dirty: map[int]bool{}, frontier: frontier{At: since}}
 	values := m.Values()
 	if text, ok := values[frontierKey]; ok {
 		if err := json.Unmarshal(text, &k.frontier); err != nil {
@@ -81,25 +90,30 @@ func (k *known) load(ctx context.Context, m *ordered.Memory, position, since int
 		}
 	}
 
+	k.last = frontierKey + 1
 	for _, number := range slices.Sorted(keysOf(values)) {
 		value, changed := values[number], false
-		k.last = number
-		if len(value) == 0 {
-			m.Forget(number)
-		}
+		k.next = number + 1
 		for ; len(value) >= entryBytes; value = value[entryBytes:] {
 			switch e := readEntry(value); {
 			case e.end > position:
 				changed = true
+			case e.open():
+				k.written[e.key] = number
+				k.put(e, number)
 			case e.modified > k.frontier.At:
+				k.last = number
 				k.put(e, number)
 			}
 		}
-		if changed {
+		switch {
+		case len(k.records[number]) == 0:
+			m.Forget(number)
+		case changed:
 			k.dirty[number] = true
 		}
 	}
-	k.last = max(k.last, frontierKey+1)
+	k.next = max(k.next, k.last+1)
 	return k.write(ctx)
 }
 
@@ -115,7 +129,9 @@ func keysOf(m map[int][]byte) func(func(int) bool) {
 
 func (k *known) put(e *entry, record int) {
 	e.record = record
-	k.byKey[e.key] = e
+	if was := k.byKey[e.key]; was == nil || was.end <= e.end {
+		k.byKey[e.key] = e
+	}
 	k.records[record] = append(k.records[record], e)
 }
 
@@ -133,11 +149,45 @@ func (k *known) add(e *entry) error {
 		return errors.New("more than 1,048,576 objects came within the delay; give the source a shorter one")
 	}
 	if len(k.records[k.last]) >= recordMost {
-		k.last++
+		k.last = k.take()
 	}
-	k.put(e, k.last)
-	k.dirty[k.last] = true
+	record := k.last
+	if e.open() {
+		if _, ok := k.written[e.key]; !ok {
+			k.written[e.key] = k.take()
+		}
+		record = k.written[e.key]
+	}
+	k.put(e, record)
+	k.dirty[record] = true
 	k.added++
+	return nil
+}
+
+func (k *known) take() int {
+	k.next++
+	return k.next - 1
+}
+
+// prune leaves out what was read before of objects that are being written, or were. The journal has what was read since
+// first. sent is the position up to which nothing is read again.
+func (k *known) prune(ctx context.Context, sent int64) error {
+	if err := k.write(ctx); err != nil {
+		return err
+	}
+	for key, record := range k.written {
+		entries := k.records[record]
+		for len(entries) > 1 && entries[1].end <= sent {
+			entries = entries[1:]
+		}
+		k.records[record] = entries
+		if now := k.byKey[key]; now == nil || !now.open() && now.end <= sent {
+			delete(k.written, key)
+			delete(k.records, record)
+			delete(k.dirty, record)
+			k.memory.Forget(record)
+		}
+	}
 	return nil
 }
 
@@ -175,18 +225,31 @@ func (k *known) hasOlder(at int64) bool {
 	return false
 }
 
-// forget removes the objects of the frontier's time and before. The journal has the frontier first.
-func (k *known) forget() {
+// forget removes the objects of the frontier's time and before. The journal has the frontier first. sent is the position
+// up to which nothing is read again: until then, what was read before of an object is needed too.
+func (k *known) forget(sent int64) {
 	for key, e := range k.byKey {
-		if e.modified <= k.frontier.At {
+		if e.modified <= k.frontier.At && !e.open() {
 			delete(k.byKey, key)
 		}
 	}
 	for number, entries := range k.records {
-		gone := func(e *entry) bool { return k.byKey[e.key] != e }
-		if number != k.last && !slices.ContainsFunc(entries, func(e *entry) bool { return !gone(e) }) {
+		gone := func(e *entry) bool {
+			now := k.byKey[e.key]
+			return now == nil || now != e && now.end <= sent
+		}
+		if number != k.last && !k.isWritten(number, entries) && !slices.ContainsFunc(entries, func(e *entry) bool { return !gone(e) }) {
 			delete(k.records, number)
 			k.memory.Forget(number)
 		}
 	}
+}
+
+// isWritten reports whether a record is that of an object that is being written.
+func (k *known) isWritten(number int, entries []*entry) bool {
+	if len(entries) == 0 {
+		return false
+	}
+	record, ok := k.written[entries[0].key]
+	return ok && record == number
 }

@@ -19,28 +19,65 @@ var unreadMost = 100_000 // tests lower it
 type listing struct {
 	log    *log
 	unread []*object // in the order in which they are read
-	more   bool      // there are others
+	others bool      // there are others
 	next   time.Time // of the next listing
+
+	open      map[uint64]*bucket.Object // objects that are being written, by hashes of their identities
+	following bool                      // those are unread
+	looked    time.Time                 // when the objects became unread; zero once they are read
+	again     time.Time                 // when those that are being written are looked at again
 }
 
-func (g *listing) reset() { g.unread, g.more = nil, false }
+func (g *listing) reset() { g.unread, g.others, g.following = nil, false, false }
 
-func (g *listing) look(ctx context.Context) error { return g.log.bucket.Look(ctx, g.log.prefix) }
+func (g *listing) look(ctx context.Context) error { return g.log.store.Look(ctx, g.log.prefix) }
 
 func (g *listing) waiting() int64 {
-	if g.more {
+	switch {
+	case g.following: // most of them have nothing new
+		return 0
+	case g.others:
 		return int64(len(g.unread)) + 1 // at least
 	}
 	return int64(len(g.unread))
 }
 
+func (g *listing) more() bool { return len(g.unread) > 0 || g.others }
+
+// follow notes whether an object is being written. It is looked at between the listings then, under whatever name.
+func (g *listing) follow(o *bucket.Object, open bool) {
+	key := hashOf(o.Identity())
+	if !open {
+		delete(g.open, key)
+		return
+	}
+	if g.open == nil {
+		g.open = map[uint64]*bucket.Object{}
+	}
+	of := *o
+	g.open[key] = &of
+}
+
 func (g *listing) find(ctx context.Context) (*object, error) {
 	if len(g.unread) == 0 {
 		now := time.Now()
-		if now.Before(g.next) && !g.more {
-			sleep.For(ctx, min(waitFor, g.next.Sub(now)))
+		g.rest(now)
+		switch {
+		case !now.Before(g.next) || g.others:
+		case len(g.open) > 0 && !now.Before(g.again):
+			if err := g.lookAgain(ctx, now); err != nil {
+				return nil, err
+			}
+			return g.take(), nil
+		default:
+			until := g.next
+			if len(g.open) > 0 && g.again.Before(until) {
+				until = g.again
+			}
+			sleep.For(ctx, min(waitFor, until.Sub(now)))
 			return nil, nil
 		}
+		g.looked = now
 		err := g.list(ctx)
 		// A listing of many objects is paid for, so it is not made all the time.
 		g.next = now.Add(max(g.log.options.ListEvery, 10*time.Since(now)))
@@ -48,9 +85,40 @@ func (g *listing) find(ctx context.Context) (*object, error) {
 			return nil, err
 		}
 	}
+	return g.take(), nil
+}
+
+func (g *listing) take() *object {
 	first := g.unread[0]
 	g.unread[0], g.unread = nil, g.unread[1:]
-	return first, nil
+	return first
+}
+
+// rest ends a round: the next look at the objects that are being written is as long after it as it took, and a second.
+func (g *listing) rest(now time.Time) {
+	if g.looked.IsZero() {
+		return
+	}
+	g.log.trouble, g.log.unready = g.log.unready, nil
+	g.again = now.Add(max(followEvery, now.Sub(g.looked)))
+	g.following, g.looked = false, time.Time{}
+}
+
+// lookAgain makes all objects unread that are being written.
+func (g *listing) lookAgain(ctx context.Context, now time.Time) error {
+	sent, err := g.log.memory.Sent(ctx)
+	if err != nil {
+		return err
+	}
+	if err := g.log.known.prune(ctx, sent); err != nil {
+		return err
+	}
+	g.following, g.looked = true, now
+	for key, o := range g.open {
+		g.unread = append(g.unread, &object{Object: *o, when: o.Modified, was: g.log.known.byKey[key]})
+	}
+	slices.SortFunc(g.unread, inOrder)
+	return nil
 }
 
 // A look is what a listing finds out.
@@ -73,33 +141,44 @@ func (g *listing) list(ctx context.Context) error {
 	for _, e := range k.byKey {
 		e.listed = false
 	}
-	if err := l.bucket.List(ctx, l.prefix, func(o bucket.Object) error { g.see(&seen, &o); return nil }); err != nil {
+	if err := l.store.List(ctx, l.prefix, func(o bucket.Object) error { g.see(&seen, &o); return nil }); err != nil {
 		return err
 	}
 
-	if err := k.write(ctx); err != nil {
+	if err := k.prune(ctx, sent); err != nil {
 		return err
 	}
-	for _, e := range k.byKey {
+	for key, e := range k.byKey {
 		if e.end > sent {
 			seen.oldest = min(seen.oldest, e.modified-1)
 		}
+		if e.open() && !e.listed && g.open[key] == nil { // it was deleted or moved away while it was not followed
+			moved := *e
+			moved.etag, moved.modified = 0, began.Unix() // it may come back within the delay
+			if err := k.add(&moved); err != nil {
+				return err
+			}
+		}
+	}
+	if err := k.write(ctx); err != nil {
+		return err
 	}
 	seen.sort()
-	g.unread, g.more = seen.unread, seen.more
-	return g.advance(ctx, &seen)
+	g.unread, g.others = seen.unread, seen.more
+	return g.advance(ctx, &seen, sent)
 }
 
 // see looks at one listed object.
 func (g *listing) see(seen *look, o *bucket.Object) {
 	k, modified := &g.log.known, o.Modified.Unix()
-	if !IsLog(o.Key, o.Size) {
+	mayGrow := g.log.options.Open && o.Size == 0 // of a file that is being written, the length comes late
+	if !IsLog(o.Key, o.Size) && !mayGrow {
 		return
 	}
-	was := k.byKey[hashOf(o.Key)]
+	was := k.byKey[hashOf(o.Identity())]
 	switch {
 	case was != nil:
-		was.listed = true
+		was.listed, was.empty = true, mayGrow
 		if modified > was.modified { // it was written again, so it is remembered longer
 			was.modified = modified
 			k.dirty[was.record] = true
@@ -108,11 +187,15 @@ func (g *listing) see(seen *look, o *bucket.Object) {
 			return
 		}
 	case modified <= k.frontier.At:
-		seen.days[modified/secondsADay]++
+		if !mayGrow {
+			seen.days[modified/secondsADay]++
+		}
 		return
 	}
 
-	seen.oldest = min(seen.oldest, modified-1)
+	if was == nil || !was.open() {
+		seen.oldest = min(seen.oldest, modified-1)
+	}
 	when, ok := TimeOf(o.Key)
 	if !ok {
 		when = o.Modified
@@ -126,17 +209,20 @@ func (g *listing) see(seen *look, o *bucket.Object) {
 
 // sort puts the objects into the order in which they are read, and keeps the first ones.
 func (s *look) sort() {
-	slices.SortFunc(s.unread, func(a, b *object) int {
-		return cmp.Or(a.when.Compare(b.when), a.Modified.Compare(b.Modified), cmp.Compare(a.Key, b.Key))
-	})
+	slices.SortFunc(s.unread, inOrder)
 	if len(s.unread) > unreadMost {
 		clear(s.unread[unreadMost:])
 		s.unread, s.more = s.unread[:unreadMost], true
 	}
 }
 
+// inOrder is the order in which objects are read.
+func inOrder(a, b *object) int {
+	return cmp.Or(a.when.Compare(b.when), a.Modified.Compare(b.Modified), cmp.Compare(a.Key, b.Key))
+}
+
 // advance counts late objects, and moves the frontier up to the oldest object that is needed.
-func (g *listing) advance(ctx context.Context, seen *look) error {
+func (g *listing) advance(ctx context.Context, seen *look, sent int64) error {
 	k := &g.log.known
 	late := int64(0)
 	for day, n := range seen.days {
@@ -152,11 +238,11 @@ func (g *listing) advance(ctx context.Context, seen *look) error {
 	to := frontier{max(seen.oldest, k.frontier.At), seen.days}
 	old := false
 	for _, e := range k.byKey {
-		if e.modified > to.At {
+		if e.modified > to.At || e.open() {
 			continue
 		}
 		old = true
-		if e.listed {
+		if e.listed && !e.empty {
 			to.Days[e.modified/secondsADay]++
 		}
 	}
@@ -167,6 +253,6 @@ func (g *listing) advance(ctx context.Context, seen *look) error {
 	if err := k.keepFrontier(ctx); err != nil {
 		return err
 	}
-	k.forget()
+	k.forget(sent)
 	return nil
 }

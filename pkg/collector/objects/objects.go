@@ -33,6 +33,14 @@
 // Under the same key, an object with another ETag is read from its beginning, unless it begins with all lines that were
 // read of the one before. Then only what follows is read.
 //
+// # Objects that are being written
+//
+// A Growing store also has objects that are being written. They are looked at every second, and read up to the end of
+// their last complete line. Their bytes never change, so the number of bytes alone says what was read, and reading begins
+// there. Their entry has the hash of "open" in place of that of an ETag, and stays until they are closed; a record of its
+// own has what was read before too, until Kafka has the hits of what follows. If a closed object is shorter than what was
+// read of it, its end was cut off: that is reported, and what follows is read.
+//
 // Bounds. A listing keeps the 100,000 first objects that are not read, in the order in which they are read; the others
 // are found by the next one. Of an object, two pages of about 1 MiB are in memory, and a line of 16 MiB at most.
 package objects
@@ -57,20 +65,39 @@ const (
 
 // Options name objects.
 type Options struct {
-	URL   string // s3://bucket/prefix
+	URL   string // s3://bucket/prefix, or the name of the Store
 	Delay time.Duration
+	Store Store // nil: the bucket
 	Where bucket.Options
 	Queue string // the URL of the queue with events; empty lists the prefix
+	Open  bool   // also objects that are being written; the Store is Growing
 
 	ListEvery time.Duration // 0 is 10 s
 	Now       func() time.Time
 }
 
+// A Store has objects.
+type Store interface {
+	// Look makes sure that there is the store, and that it can be listed.
+	Look(ctx context.Context, prefix string) error
+
+	// List calls each for every object whose key begins with a prefix.
+	List(ctx context.Context, prefix string, each func(bucket.Object) error) error
+
+	// Open opens an object.
+	Open(ctx context.Context, o *bucket.Object) (*bucket.Body, error)
+}
+
 // Open makes the log of a prefix. It does not connect yet.
 func Open(o Options) (ordered.Log, error) {
-	name, prefix, err := bucket.Parse(o.URL)
-	if err != nil {
-		return nil, err
+	l := &log{}
+	name := ""
+	if o.Store == nil {
+		var err error
+		if name, l.prefix, err = bucket.Parse(o.URL); err != nil {
+			return nil, err
+		}
+		o.Store = bucket.New(name, o.Where)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -78,7 +105,7 @@ func Open(o Options) (ordered.Log, error) {
 	if o.ListEvery == 0 {
 		o.ListEvery = listEvery
 	}
-	l := &log{options: o, prefix: prefix, bucket: bucket.New(name, o.Where)}
+	l.options, l.store = o, o.Store
 	l.finder = &listing{log: l}
 	if o.Queue != "" {
 		l.finder = newEvents(l, name)
@@ -90,7 +117,7 @@ func Open(o Options) (ordered.Log, error) {
 type log struct {
 	options Options
 	prefix  string
-	bucket  *bucket.Bucket
+	store   Store
 	finder  finder
 
 	memory   *ordered.Memory
@@ -100,6 +127,9 @@ type log struct {
 	reading  *reading // nil: the next object has to be opened
 	missed   int64    // objects that are not read, and why
 	why      string
+	remarks  string
+	unready  error // of an object that is being written, in this round
+	trouble  error // of the round before
 }
 
 // A finder finds the objects that have to be read.
@@ -108,6 +138,7 @@ type finder interface {
 	reset()                                    // forgets what it found
 	find(ctx context.Context) (*object, error) // the next one; the one before is read, or missed. nil when there is none now
 	waiting() int64                            // how many are known that find has not returned
+	more() bool                                // find returns one at once
 }
 
 // An object is an object to read.
@@ -123,10 +154,12 @@ type object struct {
 type place struct {
 	Since int64  `json:"since,omitempty"` // objects of this Unix second or before are not read
 	Key   string `json:"key,omitempty"`   // of the object that is being read
+	ID    string `json:"id,omitempty"`    // its own, if it has one
 	ETag  string `json:"etag,omitempty"`
 	Begin int64  `json:"begin,omitempty"` // the position of its first byte
 	Page  int64  `json:"page,omitempty"`  // bytes of it before the page
 	Chain uint64 `json:"chain,omitempty"` // the hash of the lines in them
+	Bytes bool   `json:"bytes,omitempty"` // the number of bytes alone says what was read
 }
 
 // first is the place at the position 0.
@@ -134,6 +167,9 @@ func (p place) first() ordered.Place {
 	text, _ := json.Marshal(p) // it is made of numbers and texts
 	return ordered.Place{ID: string(text)}
 }
+
+// object is the one that is being read.
+func (p *place) object() *bucket.Object { return &bucket.Object{Key: p.Key, ID: p.ID} }
 
 func placeOf(o ordered.Place) (p place, err error) {
 	if err := json.Unmarshal([]byte(o.ID), &p); err != nil || p.Begin > o.Position || p.Begin+p.Page > o.Position || p.Page < 0 {
@@ -190,10 +226,16 @@ func (l *log) restore(ctx context.Context, after ordered.Place) error {
 		return err
 	}
 	l.finder.reset()
-	if at.Key != "" && l.known.find(at.Key, at.ETag) == nil {
-		if err := l.resume(ctx, at); err != nil {
-			return err
-		}
+	of := at.object()
+	was := l.known.find(of.Identity(), at.ETag)
+	switch unfinished := at.Key != "" && (was == nil || was.end < after.Position); {
+	case unfinished && at.Bytes:
+		err = l.known.add(&entry{key: hashOf(of.Identity()), etag: openMark, modified: l.options.Now().Unix(), end: after.Position, bytes: after.Position - at.Begin})
+	case unfinished:
+		err = l.resume(ctx, at)
+	}
+	if err != nil {
+		return err
 	}
 	l.restored = true
 	return nil
@@ -216,7 +258,7 @@ func (l *log) read(ctx context.Context, after ordered.Place) (page ordered.Page,
 	}
 	for end := time.Now().Add(2 * waitFor); time.Now().Before(end) && !l.full(&page, after); {
 		if l.reading == nil {
-			if len(page.Entries) > 0 && l.finder.waiting() == 0 {
+			if len(page.Entries) > 0 && !l.finder.more() {
 				break
 			}
 			found, err := l.finder.find(ctx)
@@ -258,8 +300,8 @@ func (l *log) full(page *ordered.Page, after ordered.Place) bool {
 
 // add adds to a page what is known besides its lines.
 func (l *log) add(page ordered.Page) ordered.Page {
-	page.Missed, page.Why = l.missed, l.why
-	l.missed, l.why = 0, ""
+	page.Missed, page.Why, page.Remarks, page.Trouble = l.missed, l.why, l.remarks, l.trouble
+	l.missed, l.why, l.remarks = 0, "", ""
 	page.Waiting = l.finder.waiting()
 	if l.reading != nil {
 		page.Waiting++
@@ -285,26 +327,43 @@ func (l *log) finish() error {
 		l.miss(r.Key, fmt.Sprintf("what follows after %d unpacked bytes cannot be read: %v", r.at, r.damage))
 	}
 	l.leave()
+	if l.options.Open {
+		l.finder.(*listing).follow(&r.Object, r.Open)
+	}
+	if was := l.known.find(r.Identity(), openTag); r.Open && was != nil && was.bytes == r.at {
+		return nil // no line was completed
+	}
 	remembered := r.Modified
 	if l.options.Queue != "" {
 		remembered = l.options.Now()
 	}
 	return l.known.add(&entry{
-		key: hashOf(r.Key), etag: hashOf(r.ETag), modified: remembered.Unix(),
-		end: r.begin + r.at, bytes: r.at, chain: r.chain,
+		key: hashOf(r.Identity()), etag: hashOf(r.ETag), modified: remembered.Unix(),
+		end: r.begin + r.at, bytes: r.at, chain: r.compared(),
 	})
 }
 
-// open opens an object, behind what was read of it under another ETag.
+// open opens an object, behind what was read of it.
 func (l *log) open(ctx context.Context, o *object) error {
-	body, err := l.get(ctx, o.Key)
-	if err == nil && body == nil {
+	if l.options.Open {
+		return l.openGrowing(ctx, o)
+	}
+	return l.openClosed(ctx, o)
+}
+
+// openClosed opens an object, behind what was read of it under another ETag.
+func (l *log) openClosed(ctx context.Context, o *object) error {
+	body, err := l.get(ctx, &o.Object)
+	switch {
+	case errors.Is(err, bucket.ErrUnready): // a later listing finds it again
+		return nil
+	case err == nil && body == nil:
 		return l.pass(o)
 	}
 	if err != nil {
 		return err
 	}
-	if l.known.find(o.Key, body.ETag) != nil { // it was written again since it was found
+	if l.known.find(o.Identity(), body.ETag) != nil { // it was written again since it was found
 		return body.Close()
 	}
 	r := newReading(body)
@@ -316,7 +375,7 @@ func (l *log) open(ctx context.Context, o *object) error {
 		}
 		if !same {
 			r.close()
-			if body, err = l.get(ctx, o.Key); body == nil || err != nil {
+			if body, err = l.get(ctx, &o.Object); body == nil || err != nil {
 				return err
 			}
 			r = newReading(body)
@@ -332,7 +391,7 @@ func (l *log) pass(o *object) error {
 	if l.options.Queue != "" {
 		return nil
 	}
-	return l.known.add(&entry{key: hashOf(o.Key), etag: missedHash(&o.Object), modified: o.Modified.Unix(), end: l.position})
+	return l.known.add(&entry{key: hashOf(o.Identity()), etag: missedHash(&o.Object), modified: o.Modified.Unix(), end: l.position})
 }
 
 // missedHash is in the place of the ETag's hash for an object that could not be read. If the object is written again, as
@@ -342,10 +401,10 @@ func missedHash(o *bucket.Object) uint64 {
 }
 
 // get opens an object. It is nil when it cannot be read any more.
-func (l *log) get(ctx context.Context, key string) (*bucket.Body, error) {
-	body, err := l.bucket.Open(ctx, key)
+func (l *log) get(ctx context.Context, o *bucket.Object) (*bucket.Body, error) {
+	body, err := l.store.Open(ctx, o)
 	if errors.Is(err, bucket.ErrGone) || errors.Is(err, bucket.ErrArchived) || errors.Is(err, bucket.ErrUnreadable) {
-		l.miss(key, err.Error())
+		l.miss(o.Key, err.Error())
 		return nil, nil
 	}
 	return body, err
@@ -354,7 +413,7 @@ func (l *log) get(ctx context.Context, key string) (*bucket.Body, error) {
 // resume opens the object of a place. If it was written again and does not begin as the one before, what was not read of
 // that is missed, and the finder finds the other one.
 func (l *log) resume(ctx context.Context, at place) error {
-	body, err := l.get(ctx, at.Key)
+	body, err := l.get(ctx, at.object())
 	if body == nil || err != nil {
 		return err
 	}

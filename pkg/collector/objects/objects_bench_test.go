@@ -29,6 +29,8 @@ const (
 
 // BenchmarkObjects measures a collector that reads objects and counts their lines, one that reads files with the same
 // bytes, and a bare client that only fetches the objects.
+//
+//	go test -run '^$' -bench Objects -benchtime 3x ./pkg/collector/objects
 func BenchmarkObjects(b *testing.B) {
 	server, folder := s3.Start(b), b.TempDir()
 	b.Setenv("AWS_ACCESS_KEY_ID", s3.User)
@@ -47,52 +49,51 @@ func BenchmarkObjects(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	perSecond := func(b *testing.B) {
-		b.ReportMetric(float64(b.N)*benchObjects*benchLines/b.Elapsed().Seconds(), "lines/s")
+	measure := func(name string, read func(b *testing.B)) {
+		b.Run(name, func(b *testing.B) {
+			before := streams.ProcessorTime(b)
+			for b.Loop() {
+				read(b)
+			}
+			lines := float64(b.N) * benchObjects * benchLines
+			b.ReportMetric(lines/b.Elapsed().Seconds(), "lines/s")
+			b.ReportMetric((streams.ProcessorTime(b)-before).Seconds()/lines*1e6, "cpu-s/million")
+		})
 	}
 
-	b.Run("weir", func(b *testing.B) {
-		for b.Loop() {
-			c := streams.New(b, "s3", func() ([]ordered.Log, error) {
-				log, err := objects.Open(objects.Options{
-					URL: "s3://logs/web/", Delay: time.Hour, Where: bucket.Options{Region: s3.Region, Endpoint: server.Endpoint},
-				})
-				return []ordered.Log{log}, err
+	measure("weir", func(b *testing.B) {
+		c := streams.New(b, "s3", func() ([]ordered.Log, error) {
+			log, err := objects.Open(objects.Options{
+				URL: "s3://logs/web/", Delay: time.Hour, Where: bucket.Options{Region: s3.Region, Endpoint: server.Endpoint},
 			})
-			c.Reads(size)
-			c.Stop()
-		}
-		perSecond(b)
+			return []ordered.Log{log}, err
+		})
+		c.Reads(size)
+		c.Stop()
 	})
-	b.Run("weir-files", func(b *testing.B) {
-		for b.Loop() {
-			c := streams.New(b, "file", nil)
-			c.Source = collector.SourceConfig{
-				IntakeConfig: pipeline.IntakeConfig{Name: "logs", Envelope: "none", Format: "combined"},
-				File:         &files.Config{Patterns: []string{filepath.Join(folder, "*.log")}},
-			}
-			c.Start()
-			for c.Status().Requests < benchObjects*benchLines || !c.CaughtUp() {
-				time.Sleep(time.Millisecond)
-			}
-			c.Stop()
+	measure("weir-files", func(b *testing.B) {
+		c := streams.New(b, "file", nil)
+		c.Source = collector.SourceConfig{
+			IntakeConfig: pipeline.IntakeConfig{Name: "logs", Envelope: "none", Format: "combined"},
+			File:         &files.Config{Patterns: []string{filepath.Join(folder, "*.log")}},
 		}
-		perSecond(b)
+		c.Start()
+		for c.Status().Requests < benchObjects*benchLines || !c.CaughtUp() {
+			time.Sleep(time.Millisecond)
+		}
+		c.Stop()
 	})
-	b.Run("bare-client", func(b *testing.B) {
+	measure("bare-client", func(b *testing.B) {
 		ctx := context.Background()
-		for b.Loop() {
-			for n := range benchObjects {
-				out, err := server.Client.GetObject(ctx, &sdk.GetObjectInput{Bucket: aws.String("logs"), Key: aws.String(fmt.Sprintf("web/%03d.log", n))})
-				if err != nil {
-					b.Fatal(err)
-				}
-				if _, err := io.Copy(io.Discard, out.Body); err != nil {
-					b.Fatal(err)
-				}
-				_ = out.Body.Close()
+		for n := range benchObjects {
+			out, err := server.Client.GetObject(ctx, &sdk.GetObjectInput{Bucket: aws.String("logs"), Key: aws.String(fmt.Sprintf("web/%03d.log", n))})
+			if err != nil {
+				b.Fatal(err)
 			}
+			if _, err := io.Copy(io.Discard, out.Body); err != nil {
+				b.Fatal(err)
+			}
+			_ = out.Body.Close()
 		}
-		perSecond(b)
 	})
 }

@@ -31,6 +31,7 @@ type reading struct {
 	chain    uint64        // the hash of the lines in them
 	err      error         // of unpacked: io.EOF at its end
 	damage   error         // why the rest cannot be read
+	byBytes  bool          // it is read from where at was at first, and without the lines before
 	hash     xxhash.Digest
 }
 
@@ -103,17 +104,16 @@ func (r *reading) fill(most int) error {
 // page returns some lines. ended means that no others follow.
 func (r *reading) page() (entries []ordered.Entry, ended bool, err error) {
 	for {
-		id := place{Key: r.Key, ETag: r.ETag, Begin: r.begin, Page: r.at, Chain: r.chain}.first().ID
+		id := place{Key: r.Key, ID: r.ID, ETag: r.ETag, Begin: r.begin, Page: r.at, Chain: r.compared(), Bytes: r.byBytes}.first().ID
 		if err := r.fill(logfile.MaxLine + 1); err != nil {
 			return nil, false, err
 		}
 		end := bytes.LastIndexByte(r.carry, '\n') + 1
 		switch atEnd := r.err != nil; {
-		case atEnd && r.damage == nil:
+		case atEnd && r.damage == nil && !r.Open: // the end of a line that is being written may follow
 			end = len(r.carry)
 		case end == 0 && !atEnd:
-			entry, err := r.long(id)
-			return []ordered.Entry{entry}, false, err
+			return r.long(id)
 		}
 		data, taken := r.carry[:end], 0
 		for len(data) > 0 && len(entries) < pageLines {
@@ -147,9 +147,9 @@ func (r *reading) passed(line []byte) {
 	r.at += int64(len(line))
 }
 
-// long passes the line at the beginning, which is too long.
-func (r *reading) long(id string) (ordered.Entry, error) {
-	sample := bytes.Clone(r.carry[:sampleBytes])
+// long passes the line at the beginning, which is too long. If its end is not written yet, it is left for later.
+func (r *reading) long(id string) (entries []ordered.Entry, ended bool, err error) {
+	sample, before := bytes.Clone(r.carry[:sampleBytes]), r.at
 	r.hash.ResetWithSeed(r.chain)
 	for {
 		end := bytes.IndexByte(r.carry, '\n') + 1
@@ -161,19 +161,31 @@ func (r *reading) long(id string) (ordered.Entry, error) {
 		found := end > 0 && r.carry[end-1] == '\n'
 		r.carry = bytes.Clone(r.carry[end:])
 		if found || r.err != nil {
+			if r.Open && !found {
+				r.at = before
+				return nil, true, nil
+			}
 			r.chain = r.hash.Sum64()
-			return ordered.Entry{Value: sample, Long: true, After: ordered.Place{Position: r.begin + r.at, ID: id}}, nil //nolint:nilerr // it is the end of the object
+			return []ordered.Entry{{Value: sample, Long: true, After: ordered.Place{Position: r.begin + r.at, ID: id}}}, false, nil
 		}
 		if err := r.fill(pageBytes); err != nil {
-			return ordered.Entry{}, err
+			return nil, false, err
 		}
 	}
 }
 
-// skip passes as many bytes as were read before, and reports whether their lines are the same.
+// compared is the hash by which the lines are compared later; 0 where their number of bytes is enough.
+func (r *reading) compared() uint64 {
+	if r.byBytes {
+		return 0
+	}
+	return r.chain
+}
+
+// skip passes as many bytes as were read before, and reports whether their lines are the same, as far as that is known.
 func (r *reading) skip(size int64, chain uint64) (same bool, err error) {
 	same, err = r.pass(size)
-	return same && r.chain == chain, err
+	return same && (chain == 0 || r.chain == chain), err
 }
 
 // pass passes bytes up to a position in the object, which is the end of a line or was the end of the object. It reports

@@ -30,9 +30,10 @@ type logKey struct{ source, log string }
 
 // A keptLog is what the journal has of a log.
 type keptLog struct {
-	name   string   // the present one, as the journal and the batches name it
-	former []string // forgotten once Kafka has all of their hits
-	begun  int64    // when the present one began, Unix ms
+	name     string   // the present one, as the journal and the batches name it
+	identity string   // of that
+	former   []string // forgotten once Kafka has all of their hits
+	begun    int64    // when the present one began, Unix ms
 }
 
 // A note is what the journal has of a log besides its position.
@@ -87,7 +88,7 @@ func NewKept(j *journal.Journal, cuts *pipeline.KeptCuts) *Kept {
 		if !ok {
 			continue
 		}
-		now := &keptLog{name: log.Source, begun: n.Begun}
+		now := &keptLog{name: log.Source, identity: n.Identity, begun: n.Begun}
 		if was := k.all[n.key()]; was != nil {
 			if was.begun > now.begun {
 				was, now = now, was
@@ -130,7 +131,7 @@ func (k *Kept) begin(ctx context.Context, name string, position int64, n note) e
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	now := &keptLog{name: name, begun: n.Begun}
+	now := &keptLog{name: name, identity: n.Identity, begun: n.Begun}
 	if was := k.all[n.key()]; was != nil && was.name != name {
 		now.former = slices.Concat(was.former, []string{was.name})
 	}
@@ -151,6 +152,40 @@ func (k *Kept) forget(ctx context.Context, key logKey) {
 		kept := k.all[key]
 		kept.former = slices.DeleteFunc(kept.former, func(other string) bool { return other == name })
 		k.mu.Unlock()
+	}
+}
+
+// gone returns the logs of a source that a list does not have. It has others with the same identity, and one of these was
+// read. So the server has not lost them all, and the source is not taken for one that was never read.
+func (k *Kept) gone(source string, listed map[string]string) (gone []logKey) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	read := map[string]bool{}
+	for key, kept := range k.all {
+		if identity, ok := listed[key.log]; ok && key.source == source && identity == kept.identity {
+			read[identity] = true
+		}
+	}
+	for key, kept := range k.all {
+		if _, ok := listed[key.log]; !ok && key.source == source && read[kept.identity] {
+			gone = append(gone, key)
+		}
+	}
+	return gone
+}
+
+// drop removes a log that the server does not have any more, once Kafka has its hits.
+func (k *Kept) drop(ctx context.Context, key logKey) {
+	k.forget(ctx, key)
+	if _, outstanding, err := k.journal.Standing(ctx, k.find(key)); err != nil || len(outstanding) > 0 {
+		return
+	}
+	if name := k.find(key); name != "" && len(k.former(key)) == 0 {
+		k.journal.Forget(name)
+		(&Memory{k, key, name}).forgetAll()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.all, key)
 	}
 }
 

@@ -32,8 +32,19 @@ type Log interface {
 	// until the page after the next is asked for.
 	Read(ctx context.Context, after Place) (Page, error)
 
-	// Close closes the connections. It is called last.
+	// Close closes the connections. It is called last. After ErrEnded, Kafka has the hits of all that was read.
 	Close()
+}
+
+// An Identified log knows its identity, as Extent has it, when it is listed. So one that has ended differs from another
+// one of its name.
+type Identified interface{ Identity() string }
+
+// An Acknowledged log gives its entries again that were not acknowledged. It needs no places to do so.
+type Acknowledged interface {
+	// Acknowledge is called when Kafka has the hits of all entries up to a position, in the order of positions. It may be
+	// called while another method runs.
+	Acknowledge(position int64)
 }
 
 var (
@@ -42,6 +53,12 @@ var (
 
 	// ErrOther means that the log has to be looked at again, because it may be another one.
 	ErrOther = errors.New("the log may be another one")
+
+	// ErrLater means, of Extent, that another log has to be read to its end first.
+	ErrLater = errors.New("another log comes first")
+
+	// ErrEnded means that nothing follows, ever. The log is not read again.
+	ErrEnded = errors.New("the log has ended")
 )
 
 // LongestEntry is the longest line or record that is read, in bytes.
@@ -75,9 +92,13 @@ type Page struct {
 	Start   int64 // the position before them, if it is after the place that was asked for
 	Lost    int64 // entries up to there that were deleted before they were read
 	Waiting int64 // entries that follow, or objects
+	Again   int64 // entries that the server has given before, to us or to another reader
 
 	Missed int64  // objects that are not read, or not to their end
 	Why    string // in words, where there are any
+
+	Remarks string // what else a person should know, in words
+	Trouble error  // why some objects cannot be read now, while others are
 }
 
 // An Entry is one entry of a log.

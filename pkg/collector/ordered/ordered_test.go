@@ -24,6 +24,9 @@ type memory struct {
 	random   *rand.Rand // nil never fails
 	panicked bool       // the next read panics
 	missing  bool
+	later    bool // another log comes first
+	ends     bool // it has ended once all is read
+	closed   int
 }
 
 var errServer = errors.New("the server fails")
@@ -31,6 +34,12 @@ var errServer = errors.New("the server fails")
 func (m *memory) String() string { return "memory" }
 
 func (m *memory) Close() {}
+
+func (m *memory) set(change func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	change()
+}
 
 func (m *memory) add(lines []string) {
 	m.mu.Lock()
@@ -55,6 +64,9 @@ func (m *memory) Extent(_ context.Context, was *ordered.Known) (e ordered.Extent
 	defer m.mu.Unlock()
 	if m.missing {
 		return e, ordered.ErrMissing
+	}
+	if m.later {
+		return e, ordered.ErrLater
 	}
 	e = ordered.Extent{Identity: strconv.Itoa(m.made), First: place(m.removed), Last: place(len(m.lines))}
 	if was != nil && was.Identity != e.Identity {
@@ -81,6 +93,8 @@ func (m *memory) Read(_ context.Context, after ordered.Place) (page ordered.Page
 		panic("a log panics")
 	case m.missing:
 		return page, ordered.ErrMissing
+	case m.ends && after.Position == int64(len(m.lines)):
+		return page, ordered.ErrEnded
 	case after.Position > int64(len(m.lines)):
 		return page, ordered.ErrOther
 	}
@@ -209,3 +223,126 @@ func TestEntriesThatAreRemoved(t *testing.T) {
 	b.Says("entries=15 from=10 to=25")
 	wait.Until(t, "the position to be behind them", func() bool { return b.Status().Logs[0].Position == 30 })
 }
+
+// Logs that a server lists begin where start says if they are in its first answer, and with their first entries if they
+// are in a later one. One that has ended is closed once Kafka has its hits, and forgotten once it is not listed.
+func TestListedLogs(t *testing.T) {
+	logs := []*named{{name: "one", memory: &memory{}}, {name: "two", memory: &memory{later: true}}, {name: "three", memory: &memory{}}}
+	b := streams.New(t, "memory", nil)
+	var mu sync.Mutex
+	var listed []ordered.Log
+	fault := errServer
+	list := func(of ...*named) {
+		mu.Lock()
+		defer mu.Unlock()
+		listed, fault = nil, nil
+		for _, log := range of {
+			listed = append(listed, log)
+		}
+	}
+	b.Source.Ordered.List = func(context.Context) ([]ordered.Log, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		all := slices.Clone(listed)
+		for i, log := range all {
+			all[i] = &named{name: log.String(), memory: log.(*named).memory}
+		}
+		return all, fault
+	}
+	b.Source.Ordered.Start.Latest = true
+	for _, log := range logs[:2] {
+		log.add(b.Unread(5))
+	}
+	b.Start()
+	b.Trouble("the server fails")
+	list(logs[0], logs[1])
+	wait.Until(t, "one to begin", func() bool { return len(b.Status().Logs) == 1 })
+	if b.CaughtUp() {
+		t.Error("it has caught up, and two has not begun")
+	}
+	b.Sink.Set(func() { b.Sink.Mute = true })
+	logs[0].add(b.Lines(20))
+	logs[0].set(func() { logs[0].ends = true })
+	logs[2].add(b.Lines(10))
+	list(logs...)
+	b.Sink.Await(t, b.Want)
+	logs[0].set(func() {
+		if logs[0].closed > 0 {
+			t.Error("one is closed, and Kafka does not have its hits")
+		}
+	})
+	b.Sink.Unmute()
+	wait.Until(t, "one to be closed", func() (closed bool) { logs[0].set(func() { closed = logs[0].closed > 0 }); return closed })
+	logs[1].set(func() { logs[1].later = false })
+	b.Settle()
+	logs[1].add(b.Lines(5))
+	b.Await()
+	list(logs[1:]...)
+	b.Says("a log that has ended is forgotten")
+	logs[0].again()
+	logs[0].set(func() { logs[0].ends = false })
+	logs[0].add(b.Lines(15))
+	list(logs...)
+	b.Await()
+	b.Restart(func() { logs[0].add(b.Lines(5)) })
+	b.Await()
+}
+
+// A log that went while no collector ran is forgotten, if the server has others of its identity.
+func TestLogsThatWentMeanwhile(t *testing.T) {
+	logs := []*shard{{named{name: "one", memory: &memory{}}}, {named{name: "two", memory: &memory{}}}}
+	b := streams.New(t, "memory", nil)
+	listed := logs
+	b.Source.Ordered.List = func(context.Context) (all []ordered.Log, err error) {
+		for _, log := range listed {
+			all = append(all, &shard{named{name: log.name, memory: log.memory}})
+		}
+		return all, nil
+	}
+	for _, log := range logs {
+		log.add(b.Lines(5))
+	}
+	b.Start()
+	b.Await()
+	both := b.JournalBytes()
+	b.Restart(func() { logs[1].made, listed = 1, logs[1:] }) // another stream
+	b.Settle()
+	b.Says("it was made again")
+	if other := b.JournalBytes(); other < both {
+		t.Errorf("the journal has %d bytes and had %d: the log of another stream is forgotten", other, both)
+	}
+	b.Restart(func() { logs[1].made = 0 })
+	b.Says(`msg="a log that the server does not have any more is forgotten" source=logs log=one`)
+	wait.Until(t, "the journal to have one log", func() bool { return b.JournalBytes() < both*2/3 }) // also without the other stream's
+}
+
+// A shard is a log that knows its identity.
+type shard struct{ named }
+
+func (s *shard) Identity() (identity string) {
+	s.set(func() { identity = strconv.Itoa(s.made) })
+	return identity
+}
+
+// A named log has another name.
+type named struct {
+	name string
+	read bool
+	*memory
+}
+
+func (n *named) Read(ctx context.Context, after ordered.Place) (ordered.Page, error) {
+	n.set(func() { n.read = true })
+	return n.memory.Read(ctx, after)
+}
+
+// Close counts logs that were read: others are those that are known already.
+func (n *named) Close() {
+	n.set(func() {
+		if n.read {
+			n.closed++
+		}
+	})
+}
+
+func (n *named) String() string { return n.name }

@@ -2,6 +2,7 @@ package ordered
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -65,6 +66,9 @@ func (r *reader) run(ctx context.Context) error {
 	defer done()
 	if _, left := r.stream.Leave(patient); left != nil {
 		r.source.in.Logger().Info("left in the journal", "log", r.of.name, "why", left)
+		if errors.Is(err, ErrEnded) { // it has ended once the rest is sent
+			return ErrOther
+		}
 	}
 	return err
 }
@@ -253,17 +257,22 @@ func (r *reader) feed(ctx context.Context, page *Page) error {
 		r.source.in.Uncounted(pipeline.ReasonLost, page.Missed)
 		r.source.in.Logger().Error("not read: requests are not counted", "log", r.of.name, "why", page.Why)
 	}
+	if page.Remarks != "" {
+		r.source.in.Logger().Warn("reading went on", "log", r.of.name, "because", page.Remarks)
+	}
+	if page.Trouble != nil {
+		r.source.in.TroubleOf(r.of.name, "open", page.Trouble)
+	} else {
+		r.source.in.MendedOf(r.of.name, "open")
+	}
 	if err := r.skip(ctx, page); err != nil {
 		return err
 	}
 
 	r.entries, r.at = page.Entries, 0
 	r.learn()
-	for i := range page.Entries {
-		r.at = i
-		if err := r.add(ctx, &page.Entries[i]); err != nil {
-			return err
-		}
+	if err := r.addAll(ctx, page); err != nil {
+		return err
 	}
 
 	r.before, r.entries = page.End(r.before), nil
@@ -271,6 +280,28 @@ func (r *reader) feed(ctx context.Context, page *Page) error {
 	r.stream.Show() // what is not sent, before that nothing waits
 	r.of.waits(page.Waiting, r.source.in.Now())
 	return nil
+}
+
+// addAll gives the entries to the stream, and has them acknowledged when Kafka has them. Hits that Kafka refuses are counted,
+// and it would refuse them again.
+func (r *reader) addAll(ctx context.Context, page *Page) error {
+	add := func() error {
+		for i := range page.Entries {
+			r.at = i
+			if err := r.add(ctx, &page.Entries[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	log, ok := r.log.(Acknowledged)
+	if !ok || len(page.Entries) == 0 {
+		return add()
+	}
+
+	r.source.in.Redelivered(page.Again)
+	last := page.Entries[len(page.Entries)-1].After.Position
+	return r.stream.Together(ctx, add, func(pipeline.Outcome, error) { log.Acknowledge(last) })
 }
 
 func (r *reader) add(ctx context.Context, e *Entry) error {

@@ -33,7 +33,8 @@ type Group struct {
 
 	mu      sync.Mutex
 	members map[*Member]struct{}
-	doubted chan struct{} // closed when a member waits for the confirmation that others have nothing to read
+	held    map[*Member]struct{} // those that want to send: few, where most have nothing to read
+	doubted chan struct{}        // closed when a member waits for the confirmation that others have nothing to read
 }
 
 // A Member is a log that the group compares with others, in this process or in another (report).
@@ -60,7 +61,7 @@ type Member struct {
 
 // New makes a group without members. Its clock is now.
 func New(logger *slog.Logger, now func() time.Time) *Group {
-	return &Group{logger: logger, now: now, members: map[*Member]struct{}{}, doubted: make(chan struct{})}
+	return &Group{logger: logger, now: now, members: map[*Member]struct{}{}, held: map[*Member]struct{}{}, doubted: make(chan struct{})}
 }
 
 // Join makes a member that has something to read.
@@ -87,6 +88,7 @@ func (m *Member) Leave() {
 	m.group.mu.Lock()
 	defer m.group.mu.Unlock()
 	delete(m.group.members, m)
+	delete(m.group.held, m)
 	for other := range m.group.members {
 		if other.keptBy == m {
 			other.keptBy = nil
@@ -217,8 +219,8 @@ func (m *Member) Span() int64 {
 // any change.
 func (g *Group) move(was int64) {
 	now := g.now()
-	for m := range g.members {
-		if m.wants != NoTime && after(was, m.Slack()) < m.wants && !m.isKept(now) {
+	for m := range g.held {
+		if after(was, m.Slack()) < m.wants && !m.isKept(now) {
 			m.wake()
 		}
 	}
@@ -297,6 +299,7 @@ func (m *Member) Ask(at int64, wake func()) bool {
 		return true
 	}
 	m.doubt()
+	m.group.held[m] = struct{}{}
 	return false
 }
 
@@ -328,6 +331,7 @@ func (m *Member) Released() {
 }
 
 func (m *Member) free() {
+	delete(m.group.held, m)
 	m.wake = nil // it refers to all that the log has in memory
 	if m.wants != NoTime {
 		m.wants, m.progressed = NoTime, m.group.now()

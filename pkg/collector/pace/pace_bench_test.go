@@ -39,3 +39,22 @@ func BenchmarkBacklog(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkIdle has one of many members read something while the others have nothing to read, as the shards of a large
+// stream do. An operation is its beginning and its end.
+func BenchmarkIdle(b *testing.B) {
+	for _, count := range []int{16, 4096} {
+		b.Run(fmt.Sprint("members=", count), func(b *testing.B) {
+			g := New(slog.New(slog.DiscardHandler), time.Now)
+			var m *Member
+			for range count {
+				m = g.Join("", 10*time.Minute)
+				m.Idle(true)
+			}
+			for b.Loop() {
+				m.Idle(false)
+				m.Idle(true)
+			}
+		})
+	}
+}

@@ -39,12 +39,14 @@ func (c *Cut) SetNoted(fault error) {
 	sleep.Wake(c.wake)
 }
 
+const valueBytes = 16 // of a value that was seen
+
 func (c *Cut) bytes() int {
 	n := 0
 	for i := range c.Batches {
 		n += len(c.Batches[i].Value)
 	}
-	return n
+	return n + len(c.Seen)*valueBytes
 }
 
 // messages returns the records of a cut. The producer's goroutine calls the function for each that is settled.

@@ -29,6 +29,7 @@ type Intake struct {
 	streams  streams
 	warned   warnings
 	stopped  stoppedParts
+	seen     *seenValues                        // nil without dedupe
 	early    struct{ count, last atomic.Int64 } // requests ahead of the clock, and when the last one came, Unix ms
 
 	choice   atomic.Pointer[request.Choice]
@@ -46,6 +47,8 @@ type IntakeConfig struct {
 	Only func(field func(name string) (string, bool)) bool
 	// Refusals counts the refused attempts of inline rules whose blocks need them, and nothing else.
 	Refusals bool
+	Outer    []string      // fields whose values stand next to the records: see Stream.SetOuter
+	Dedupe   Dedupe        // without By all requests count
 	Late     time.Duration // how far the source may be ahead of the others; 0 is that of the pipeline
 }
 
@@ -55,6 +58,9 @@ func (p *Pipeline) NewIntake(config IntakeConfig) (*Intake, error) {
 	in := &Intake{
 		pipeline: p, config: config, logger: logger, metrics: p.metrics.of(config.Name), faults: telemetry.NewFaults(logger),
 		ahead: p.config.Ahead.Milliseconds(),
+	}
+	if config.Dedupe.By != "" {
+		in.seen = newSeenValues(config.Dedupe, p.metrics, config.Name)
 	}
 	if in.unknown() {
 		return in, nil
@@ -158,6 +164,9 @@ func (in *Intake) Uncounted(why Reason, n int64) {
 	in.metrics.totals.uncounted[why].Add(n)
 }
 
+// Redelivered counts entries that a server has given again.
+func (in *Intake) Redelivered(n int64) { in.metrics.totals.redelivered.Add(n) }
+
 // SetLagBytes sets the gauge of the bytes of files that wait to be read.
 func (in *Intake) SetLagBytes(n int64) {
 	in.pipeline.metrics.lagBytes.WithLabelValues(in.config.Name).Set(float64(n))
@@ -180,10 +189,11 @@ func (in *Intake) Status(kind string) SourceStatus {
 	}
 
 	status.Requests, status.Uncounted = in.metrics.totals.requests.Load(), in.metrics.totals.uncountedByWord()
-	status.Lost = in.metrics.totals.lost.Load()
+	status.Lost, status.Redelivered = in.metrics.totals.lost.Load(), in.metrics.totals.redelivered.Load()
 	if n := in.early.count.Load(); n > 0 {
 		status.Ahead = &Ahead{n, time.UnixMilli(in.early.last.Load()).UTC()}
 	}
+	status.Seen = in.seen.status()
 	if what := in.stopped.first(); what != "" {
 		status.AddError(what)
 		status.CaughtUp = false
@@ -279,4 +289,4 @@ func (s *stoppedParts) first() string {
 func (in *Intake) unknown() bool { return in.config.Envelope == "auto" || in.config.Format == "auto" }
 
 // warnings note which warnings a source has logged: each only once.
-type warnings struct{ one, private, unread, clock, lacking atomic.Bool }
+type warnings struct{ one, private, unread, clock, lacking, values atomic.Bool }

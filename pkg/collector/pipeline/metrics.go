@@ -16,6 +16,8 @@ type metrics struct {
 	panics             *prometheus.CounterVec
 	lagBytes, lagCount *prometheus.GaugeVec
 	newest             *prometheus.GaugeVec
+	seenValues         *prometheus.GaugeVec
+	seenEarly          *prometheus.CounterVec
 	outstanding        prometheus.Gauge
 }
 
@@ -28,14 +30,16 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 
 	return &metrics{
-		requests:  counter("requests_total", "Requests read, including those that could not be parsed.", "source"),
-		bytes:     counter("bytes_total", "Bytes of records read.", "source"),
-		uncounted: counter("uncounted_total", "Requests that gave no hit, by reason.", "source", "reason"),
-		hits:      counter("hits_total", "Hits made, by rule.", "source", "rule"),
-		panics:    counter("panics_total", "How often a part of the source was stopped by an error in the program, and tried again.", "source"),
-		lagBytes:  gauge("lag_bytes", "Bytes of files that wait to be read."),
-		lagCount:  gauge("lag_records", "Records of Kafka topics, or entries of streams, that wait to be read."),
-		newest:    gauge("last_request_timestamp_seconds", "Time of the newest request read."),
+		requests:   counter("requests_total", "Requests read, including those that could not be parsed.", "source"),
+		bytes:      counter("bytes_total", "Bytes of records read.", "source"),
+		uncounted:  counter("uncounted_total", "Requests that gave no hit, by reason.", "source", "reason"),
+		hits:       counter("hits_total", "Hits made, by rule.", "source", "rule"),
+		panics:     counter("panics_total", "How often a part of the source was stopped by an error in the program, and tried again.", "source"),
+		lagBytes:   gauge("lag_bytes", "Bytes of files that wait to be read."),
+		lagCount:   gauge("lag_records", "Records of Kafka topics, or entries of streams, that wait to be read."),
+		newest:     gauge("last_request_timestamp_seconds", "Time of the newest request read."),
+		seenValues: gauge("seen_values", "Values that a source with dedupe remembers."),
+		seenEarly:  counter("seen_early_total", "Values that a source with dedupe had to forget while they could still have been seen.", "source"),
 		outstanding: telemetry.Register(r, prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_collector_outstanding_cuts",
 			Help: "Batch boundaries in the journal that Kafka may not have yet."})),
 	}
@@ -54,9 +58,10 @@ type sourceMetrics struct {
 
 // totals are the counts that the metrics have, for the status.
 type totals struct {
-	requests  atomic.Int64
-	uncounted [reasons]atomic.Int64
-	lost      atomic.Int64 // what was never read
+	requests    atomic.Int64
+	uncounted   [reasons]atomic.Int64
+	lost        atomic.Int64 // what was never read
+	redelivered atomic.Int64 // what came again
 }
 
 // uncountedByWord is the number of requests that gave no hit, by reason; nil when there are none.

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -75,6 +76,9 @@ type Pipeline struct {
 	writers writers
 	parts   *request.Memory // of lines in parts
 	beat    beat
+
+	finding   sync.Mutex
+	lastFound weak.Pointer[rule.Set]
 }
 
 // New makes a pipeline, which has no rules before SetRules.
@@ -135,10 +139,24 @@ func (p *Pipeline) rulingOf(fingerprint string) *ruling {
 	if now.fingerprint == fingerprint {
 		return now
 	}
-	if set := p.kept.find(fingerprint); set != nil {
+	if set := p.found(fingerprint); set != nil {
 		return newRuling(set, now.client, &p.config)
 	}
 	return nil
+}
+
+// found returns a set that is stored. Streams that need one set share it, because its databases may be large.
+func (p *Pipeline) found(fingerprint string) *rule.Set {
+	p.finding.Lock()
+	defer p.finding.Unlock()
+	if set := p.lastFound.Value(); set != nil && set.Fingerprint() == fingerprint {
+		return set
+	}
+	set := p.kept.find(fingerprint)
+	if set != nil {
+		p.lastFound = weak.Make(set)
+	}
+	return set
 }
 
 // SetRules replaces the rules and the trusted proxies, from each stream's next cut on.

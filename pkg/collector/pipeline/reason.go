@@ -22,6 +22,7 @@ const (
 	reasonAhead    // its time is too far ahead of our clock
 	reasonStart    // it is older than the configured start
 	reasonFiltered // only does not select it
+	reasonSeen     // its value was seen before (dedupe)
 
 	// No rule counts it. With several rules it is the reason of the one that came nearest.
 	reasonInline // no rule counts the log
@@ -39,7 +40,7 @@ const (
 	reasons
 )
 
-var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered",
+var reasonWords = [reasons]string{"", "format", "time", "address", "json", "envelope", "long", "ahead", "start", "filtered", "seen",
 	"inline", "allowed", "match", "expression", "refused", "key", "cost", "lost", "sender", "kafka"}
 
 var ruleReasons = [rule.Reasons]Reason{Counted, reasonInline, reasonAllowed, reasonMatch, reasonExpression, reasonRefused, reasonKey, reasonCost}

@@ -1,11 +1,17 @@
 package pipeline
 
 import (
+	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
+	"time"
 
 	"weir/internal/yamlfile"
+	"weir/pkg/geoip"
+	"weir/pkg/geoip/geoiptest"
+	"weir/pkg/request"
 	"weir/pkg/rule"
 )
 
@@ -105,5 +111,61 @@ func TestRulesOfTheConfigurationAreKept(t *testing.T) {
 				t.Errorf("%s: the rules are not found again: %s", name, set.Embedded().Text)
 			}
 		}
+	}
+}
+
+// Databases are kept with the rules that use them, and found again when the file is another one; the oldest are removed.
+func TestDatabasesAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rules.yaml")
+	if err := os.WriteFile(path, []byte("rules: [{name: a, key: asn, limits: [10/min]}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	kept := rulesKept{filepath.Join(t.TempDir(), "rules")}
+	ip := netip.MustParseAddr("203.0.113.7")
+	var prints []string
+	for asn := range uint32(keptPlaces + 2) {
+		database, err := geoip.Read("asn.mmdb", geoiptest.Bytes(t, 1, map[string]geoiptest.Entry{"203.0.113.0/24": {ASN: 1 + asn}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		source := rule.Source{Patterns: []string{path}, GeoIP: geoip.Join(database)}
+		set, _, err := source.Load("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := kept.keep(set.Shadowed()); err != nil {
+			t.Fatal(err)
+		}
+		prints = append(prints, set.Shadowed().Fingerprint())
+		at := time.Now().Add(time.Duration(int(asn)-60) * time.Second)
+		if err := os.Chtimes(kept.path(prints[asn]), at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	for i, print := range prints {
+		set := kept.find(print)
+		if i < 2 {
+			if set != nil {
+				t.Errorf("the rules of the database %d are found without it", i)
+			}
+			continue
+		}
+		if set == nil || set.Fingerprint() != print {
+			t.Fatalf("the rules with the database %d are not found again", i)
+		}
+		if hits := set.NewJudge().Hits(&request.Request{IP: ip}); len(hits) != 1 || string(hits[0].Key) != strconv.Itoa(1+i) {
+			t.Errorf("the rules with the database %d count %+v", i, hits)
+		}
+	}
+	if files, _ := filepath.Glob(kept.databasePath("*")); len(files) != keptPlaces {
+		t.Errorf("%d databases are kept", len(files))
+	}
+
+	if err := os.WriteFile(kept.databasePath(kept.find(prints[5]).GeoIP().All()[0].Sum), []byte("damaged"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if kept.find(prints[5]) != nil {
+		t.Error("rules are found with a damaged database")
 	}
 }

@@ -27,7 +27,7 @@ type ruling struct {
 var shownFields = []string{"method", "host", "path", "query", "agent"}
 
 func newRuling(set *rule.Set, client *request.Client, c *Config) *ruling {
-	r := &ruling{set: set, client: client, fingerprint: set.Fingerprint(), reads: set.Reads(), asks: set.Asks(), of: set.DistinctOf()}
+	r := &ruling{set: set, client: client, fingerprint: set.Fingerprint(), reads: set.Reads(), asks: set.Asks(), of: set.ValuesOf()}
 	for _, one := range set.Rules {
 		r.names = append(r.names, one.Name)
 	}

@@ -19,10 +19,15 @@ type SourceStatus struct {
 	Requests  int64            `json:"requests"`
 	Uncounted map[string]int64 `json:"uncounted,omitempty"`
 	// Lost are the entries, records and objects since the start that were deleted or damaged before they were read.
-	Lost   int64    `json:"lost,omitempty"`
-	Ahead  *Ahead   `json:"ahead,omitempty"`
-	Error  string   `json:"error,omitempty"`  // the first of Errors
-	Errors []string `json:"errors,omitempty"` // the present problems, the last one first; at most 10
+	Lost int64 `json:"lost,omitempty"`
+	// Redelivered are the messages since the start that the server of a queue has delivered again, to this collector or
+	// after another one did not acknowledge them. Without dedupe they may have counted twice.
+	Redelivered int64 `json:"redelivered,omitempty"`
+
+	Seen   *SeenStatus `json:"seen,omitempty"` // of a source with dedupe
+	Ahead  *Ahead      `json:"ahead,omitempty"`
+	Error  string      `json:"error,omitempty"`  // the first of Errors
+	Errors []string    `json:"errors,omitempty"` // the present problems, the last one first; at most 10
 }
 
 // AddError adds a problem that is not shown yet.
@@ -37,6 +42,13 @@ func (s *SourceStatus) AddError(what string) {
 type Ahead struct {
 	Requests int64     `json:"requests"`
 	Last     time.Time `json:"last"`
+}
+
+// A SeenStatus is the memory of the values that were seen.
+type SeenStatus struct {
+	Values int   `json:"values"`
+	Most   int   `json:"most"`
+	Early  int64 `json:"early"` // values since the start that had to go while they could still have been seen
 }
 
 // A LogStatus is the state of one log of a source: a file, a partition, a listener.

@@ -78,6 +78,10 @@ type Stream struct {
 	copier    copier // for evidence
 	ender     ender  // for limits at once
 
+	ids      request.IDs // of a source with dedupe
+	seenText []byte      // what is hashed, for dedupe
+	outer    []string
+
 	record string
 	err    error
 	behind bool // there is more to read, although not available at the moment

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"weir/internal/topic"
@@ -23,6 +24,9 @@ func (s *Stream) ensure(ctx context.Context) error {
 	}
 	now := s.in.Now()
 	s.open = &Cut{Cut: journal.Cut{Source: s.source, From: s.position, Clock: now.UnixMilli()}, span: math.MaxInt64, first: pace.NoTime, begun: now, wake: s.wake}
+	if s.in.seen != nil {
+		s.open.SeenBy = s.in.config.Name
+	}
 	if s.member != nil {
 		s.open.span = s.member.Span()
 	}
@@ -185,6 +189,7 @@ func (s *Stream) endCut() {
 	s.flyingBytes += c.bytes()
 	s.Show()
 	s.tally.flush(s.in.metrics)
+	s.publishSeen()
 	if s.reached != pace.NoTime {
 		s.in.metrics.newest.Set(float64(s.reached) / 1000)
 	}
@@ -339,6 +344,7 @@ func (s *Stream) finish(c *Cut) {
 		s.refused++
 		s.in.metrics.uncounted[reasonKafka].Add(float64(n))
 		s.in.metrics.totals.uncounted[reasonKafka].Add(int64(n))
+		s.in.seen.forgetLost(c)
 	}
 	for _, call := range c.then {
 		call(err)
@@ -388,11 +394,15 @@ func (s *Stream) judgeBy(r *ruling) {
 
 // want sets the fields that the decoder reads.
 func (s *Stream) want() {
-	switch {
-	case s.decoder == nil || s.ruling == nil:
-	case s.copier.on:
-		s.decoder.Want(s.ruling.reaches)
-	default:
-		s.decoder.Want(s.ruling.reads)
+	if s.decoder == nil || s.ruling == nil {
+		return
 	}
+	reads := s.ruling.reads
+	if s.copier.on {
+		reads = s.ruling.reaches
+	}
+	if reads != nil && s.in.seen != nil { // nil is all fields
+		reads = slices.Concat(reads, []string{s.in.seen.dedupe.By})
+	}
+	s.decoder.Want(reads)
 }

@@ -19,6 +19,9 @@ func (s *Stream) judgeRequest(ctx context.Context, r *request.Request, err error
 		return
 	}
 
+	for i, text := range s.outer {
+		r.SetOuter(s.in.config.Outer[i], text)
+	}
 	s.tally.requests++
 	why := s.refuse(ctx, r)
 	if s.err != nil {
@@ -72,7 +75,9 @@ func (s *Stream) refuse(ctx context.Context, r *request.Request) Reason {
 		return reasonStart
 	}
 
-	s.err = s.reach(ctx, r.UnixMilli)
+	if s.err = s.reach(ctx, r.UnixMilli); s.err == nil && s.in.seen != nil && s.seenBefore(r) {
+		return reasonSeen
+	}
 	return Counted
 }
 

@@ -17,8 +17,8 @@ func (in *Intake) NewStream(config StreamConfig) *Stream {
 		journal: config.Journal, sender: config.Send, keep: config.Keep, measure: config.Measure, member: config.Member,
 		notBefore: config.NotBefore, lateNotes: config.LateNotes, unsynced: config.Unsynced, oneRule: config.OneRule, again: config.Again,
 		writers: make([]*hit.Writer, in.pipeline.config.Partitions), wake: make(chan struct{}, 1),
-		found: map[form]bool{}, timer: time.NewTimer(time.Hour),
-		watch: watch{logger: in.logger, log: config.Log, warned: &in.warned},
+		found: map[form]bool{}, timer: time.NewTimer(time.Hour), ids: request.IDs{By: in.config.Dedupe.By},
+		watch: watch{logger: in.logger, log: config.Log, warned: &in.warned, dedupe: in.config.Dedupe.By},
 	}
 	s.copier.ring = in.pipeline.config.Evidence
 	s.ender.put = in.pipeline.config.Ended
@@ -47,6 +47,7 @@ func (in *Intake) NewStream(config StreamConfig) *Stream {
 // Close removes the stream from its source. Cuts in flight stay in the journal, and its member stays a member.
 func (s *Stream) Close() {
 	s.timer.Stop()
+	s.forgetUnnoted()
 	if s.member != nil {
 		s.member.Released()
 	}
@@ -60,7 +61,9 @@ func (s *Stream) Abandon() {
 	for i := range s.writers {
 		s.writers[i] = nil
 	}
-	s.used, s.open, s.flying = nil, nil, nil
+	s.used = nil
+	s.forgetUnnoted()
+	s.open, s.flying = nil, nil
 	s.Close()
 }
 
@@ -89,6 +92,10 @@ func (s *Stream) Add(ctx context.Context, record []byte, after int64) error {
 
 	return nil
 }
+
+// SetOuter sets the values of the source's outer fields for the next records, in the order of IntakeConfig.Outer. The stream
+// keeps them; they may be written over when Add has returned.
+func (s *Stream) SetOuter(values []string) { s.outer = values }
 
 // Ready returns when the next record can be added without waiting for cuts in flight, and so for other logs. A caller
 // that has something that other logs may need calls it before it takes that.

@@ -38,6 +38,9 @@ type watch struct {
 	hosts   int          // requests that had a host
 	by      *ruling
 
+	dedupe string // the field of a source with dedupe
+	values int    // requests that had it
+
 	live bool // the backlog has been read
 
 	logger *slog.Logger
@@ -129,10 +132,14 @@ func (w *watch) judge() {
 		w.lacking = w.lacking[:0]
 	}
 
+	if w.dedupe != "" && w.requests > watchSpan/2 && w.values == 0 && w.warned.values.CompareAndSwap(false, true) {
+		w.logger.Warn("no request has the field that dedupe names: does the log have it? All of them count", "log", w.log, "field", w.dedupe, "requests", w.requests)
+	}
+
 	// The vote only nominates an address. The next span counts its requests.
 	w.accused, w.accusedProxy = w.elected, w.electedProxy
 	w.elected, w.votes, w.of = netip.Addr{}, 0, 0
-	w.records, w.failed, w.requests, w.addresses, w.hosts, w.public, w.sample = 0, 0, 0, 0, 0, false, ""
+	w.records, w.failed, w.requests, w.addresses, w.hosts, w.values, w.public, w.sample = 0, 0, 0, 0, 0, 0, false, ""
 }
 
 // clock compares the time of a request that was logged just now, or before, with our clock.

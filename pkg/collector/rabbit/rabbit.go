@@ -1,5 +1,7 @@
-// Package rabbit reads a stream of RabbitMQ, which is a queue of the type stream, as a log of package ordered. It takes
-// nothing out of the stream: what it acknowledges only asks the server for more.
+// Package rabbit reads queues of RabbitMQ as logs of package ordered: a stream, which is a queue of the type stream, and
+// classic and quorum queues (queue.go).
+//
+// It takes nothing out of a stream: what it acknowledges there only asks the server for more.
 //
 // The position of a message is its offset and 1. A stream has no identity. One that was made again shows by the message
 // that was read last: another one is at its offset, or the stream ends before it. A stream whose server lost its last
@@ -35,7 +37,6 @@ const (
 	waitFor      = 500 * time.Millisecond
 	lookEvery    = time.Second
 	soon         = time.Millisecond // in which a message comes that is on its way
-	callPatience = 3 * time.Second
 	sampleOfLong = 1 << 10
 )
 
@@ -46,15 +47,22 @@ type Options struct {
 	TLS      *tls.Config
 	User     string                 // empty is guest
 	Password func() (string, error) // for each new connection
+
+	// Acknowledge means that the queue is a classic or a quorum queue, and that its messages are taken out of it.
+	Acknowledge bool
 }
 
 // Open makes a log of a queue. It does not connect yet.
-func Open(o Options) (ordered.Log, error) { return &stream{options: o}, nil }
+func Open(o Options) (ordered.Log, error) {
+	if o.Acknowledge {
+		return newQueue(o), nil
+	}
+	return &stream{server: link{options: o}}, nil
+}
 
 // A stream is a queue, and the consumer that reads it.
 type stream struct {
-	options Options
-	conn    *amqp.Connection
+	server link
 
 	channel    *amqp.Channel // of the consumer; nil: there is none
 	deliveries <-chan amqp.Delivery
@@ -65,67 +73,15 @@ type stream struct {
 	looked     time.Time      // then
 }
 
-func (s *stream) String() string { return s.options.Queue }
+func (s *stream) String() string { return s.server.options.Queue }
 
 // Close ends the connection.
-func (s *stream) Close() {
-	if s.conn != nil {
-		_ = s.conn.Close() // nothing is lost
-	}
-}
-
-// connect connects, unless there is a connection.
-func (s *stream) connect() error {
-	if s.conn != nil && !s.conn.IsClosed() {
-		return nil
-	}
-	o := &s.options
-	login := &amqp.PlainAuth{Username: "guest", Password: "guest"}
-	if o.User != "" {
-		password, err := o.Password()
-		if err != nil {
-			return err
-		}
-		login = &amqp.PlainAuth{Username: o.User, Password: password}
-	}
-	conn, err := amqp.DialConfig(o.URL, amqp.Config{
-		SASL: []amqp.Authentication{login}, TLSClientConfig: o.TLS, Heartbeat: 5 * time.Second, Dial: amqp.DefaultDial(callPatience),
-		Properties: amqp.Table{"connection_name": "weir"},
-	})
-	if err != nil {
-		return err
-	}
-	s.conn, s.channel = conn, nil
-	return nil
-}
-
-// explain adds what can be done about an error.
-func (s *stream) explain(err error) error {
-	var fault *amqp.Error
-	if !errors.As(err, &fault) {
-		if err != nil && s.conn != nil && s.conn.IsClosed() {
-			return fmt.Errorf("the server cannot be reached: %w", err)
-		}
-		return err
-	}
-	switch {
-	case fault.Code == amqp.NotFound && strings.Contains(fault.Reason, "is down"):
-		return fmt.Errorf("the server does not have the queue yet, or not any more: %s", fault.Reason)
-	case fault.Code == amqp.NotFound:
-		return ordered.ErrMissing
-	case fault.Code == amqp.AccessRefused && (s.conn == nil || s.conn.IsClosed()):
-		return fmt.Errorf("the server refuses our user: %s; correct the user or the password of the source: its file is read again", fault.Reason)
-	case fault.Code == amqp.AccessRefused:
-		return fmt.Errorf("%s; an administrator permits it: rabbitmqctl set_permissions -p VHOST USER '' '' %s", fault.Reason, s.options.Queue)
-	case fault.Code == amqp.PreconditionFailed && strings.Contains(fault.Reason, offsetHeader):
-		return errors.New("the queue is not a stream: a message of it is gone once it is acknowledged; declare it with x-queue-type: stream")
-	}
-	return err
-}
+func (s *stream) Close() { s.server.close() }
 
 const offsetHeader = "x-stream-offset"
 
-// offsetOf returns the offset of a message. The server writes it, also over a header of that name that a publisher sent.
+// offsetOf returns the offset of a message. The server writes it, also over a header of that name that a publisher sent
+// (see bare for several).
 func offsetOf(d *amqp.Delivery) (int64, error) {
 	offset, ok := d.Headers[offsetHeader].(int64)
 	if !ok || offset < 0 || offset == 1<<63-1 {
@@ -136,17 +92,21 @@ func offsetOf(d *amqp.Delivery) (int64, error) {
 
 // consume begins a consumer at an offset, a time, or first or last.
 func (s *stream) consume(from any) (*amqp.Channel, <-chan amqp.Delivery, error) {
-	if err := s.connect(); err != nil {
+	was := s.server.conn
+	if err := s.server.connect(); err != nil {
 		return nil, nil, err
 	}
-	channel, err := s.conn.Channel()
+	if s.server.conn != was {
+		s.channel = nil
+	}
+	channel, err := s.server.conn.Channel()
 	if err != nil {
 		return nil, nil, err
 	}
 	if err := channel.Qos(prefetch, 0, false); err != nil {
 		return nil, nil, err
 	}
-	deliveries, err := channel.Consume(s.options.Queue, "", false, false, false, false, amqp.Table{offsetHeader: from})
+	deliveries, err := channel.Consume(s.server.options.Queue, "", false, false, false, false, amqp.Table{offsetHeader: from})
 	return channel, deliveries, err
 }
 
@@ -196,7 +156,7 @@ var errClosed = errors.New("the server ended the consumer")
 func (s *stream) Extent(ctx context.Context, was *ordered.Known) (ordered.Extent, error) {
 	s.stop()
 	e, err := s.extent(ctx, was)
-	return e, s.explain(err)
+	return e, s.server.explain(err)
 }
 
 func (s *stream) extent(ctx context.Context, was *ordered.Known) (e ordered.Extent, err error) {
@@ -248,7 +208,7 @@ func (s *stream) Since(ctx context.Context, at time.Time) (ordered.Place, error)
 	if first != nil {
 		return ordered.Place{Position: first.offset}, nil
 	}
-	return ordered.Place{Position: s.end}, s.explain(err)
+	return ordered.Place{Position: s.end}, s.server.explain(err)
 }
 
 // stop ends the consumer.
@@ -265,10 +225,10 @@ func (s *stream) Read(ctx context.Context, after ordered.Place) (ordered.Page, e
 	if err != nil {
 		s.stop()
 	}
-	if errors.Is(err, errClosed) && !s.conn.IsClosed() {
+	if errors.Is(err, errClosed) && !s.server.conn.IsClosed() {
 		return page, ordered.ErrOther // perhaps with its queue
 	}
-	return page, s.explain(err)
+	return page, s.server.explain(err)
 }
 
 func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Page, err error) {

@@ -21,6 +21,7 @@ import (
 type bench struct {
 	*streams.Bench
 	server  *rabbit.Server
+	kind    string // of the queue
 	options collected.Options
 }
 
@@ -142,6 +143,9 @@ func TestOffsetsWithoutMessages(t *testing.T) {
 	if lost, offsets := s.Lost, s.Logs[0].Position-before; lost < 1000-s.Requests || lost+s.Requests > offsets {
 		t.Errorf("the status is %+v, before it was at %d", s, before)
 	}
+
+	b.server.PublishRaw("logs", "no AMQP 1.0")
+	b.Trouble("the server has failed to send a message")
 }
 
 // Faults of the login and the queue are named, and a password is read again.

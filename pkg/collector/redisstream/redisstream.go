@@ -194,7 +194,7 @@ func (s *stream) page(ctx context.Context, at place) (page ordered.Page, err err
 	})
 	switch {
 	case tooLong(err) && count > 1:
-		s.count = max(1, count/8)
+		s.count, page.Waiting = max(1, count/8), 1 // or more
 		return page, nil
 	case tooLong(err):
 		return page, fmt.Errorf("the entry after %s has more than %d MiB and cannot be read; find it by XRANGE %q %s + COUNT 1, and remove it by XDEL", at.id, replyMost>>20, s.key, "("+at.id.String())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,8 @@ import (
 type alone struct {
 	in     *pipeline.Intake
 	config Config
+	names  *names
+	looked bool // for topics, with success; of the goroutine that looks
 	client *kafka.Client
 	logs   *Logs
 	topics map[string]*aloneTopic
@@ -73,11 +76,7 @@ func NewAlone(in *pipeline.Intake, logs *Logs, config Config) (pipeline.Source, 
 	if !ok {
 		return nil, errors.New("a source without a group reads Kafka only")
 	}
-	k := &alone{in: in, config: config, client: client, logs: logs, topics: map[string]*aloneTopic{}, partitions: map[topicPartition]*alonePartition{}}
-	for _, name := range config.Topics {
-		k.topics[name] = &aloneTopic{name: name}
-	}
-	return k, nil
+	return &alone{in: in, config: config, names: newNames(in, &config), client: client, logs: logs, topics: map[string]*aloneTopic{}, partitions: map[topicPartition]*alonePartition{}}, nil
 }
 
 // Announce makes others wait for the source's partitions until it has found them: their requests may be older.
@@ -132,9 +131,14 @@ func (k *alone) Run(ctx context.Context) error {
 // look looks for partitions, and returns the new ones. It reports the topics that are missing.
 func (k *alone) look(ctx context.Context) (found []*alonePartition) {
 	var faults []error
-	decided := true
-	for _, name := range k.config.Topics {
-		t := k.topics[name]
+	names, decided, err := k.names.look(ctx)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	k.keep(names)
+	later := k.looked || k.logs.has(k.in.Name())
+	for _, name := range names {
+		t := k.topic(name, later && k.names.isFound(name))
 		count, err := k.client.Partitions(ctx, name)
 		if errors.Is(err, topic.ErrNoTopic) {
 			t.missing.Add(1)
@@ -152,6 +156,7 @@ func (k *alone) look(ctx context.Context) (found []*alonePartition) {
 		t.found = true
 	}
 
+	k.looked = k.looked || decided
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -176,6 +181,31 @@ func (k *alone) wasAsked() bool {
 	return k.asked
 }
 
+// keep ends the reading of topics that are gone.
+func (k *alone) keep(names []string) {
+	for name := range k.topics { // only this goroutine changes them
+		if slices.Contains(names, name) {
+			continue
+		}
+		k.remove(name, 0)
+		k.mu.Lock()
+		delete(k.topics, name)
+		k.mu.Unlock()
+	}
+}
+
+// topic returns a topic; one that is not known yet was found before if later.
+func (k *alone) topic(name string, later bool) *aloneTopic {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.topics[name]
+	if t == nil {
+		t = &aloneTopic{name: name, found: later}
+		k.topics[name] = t
+	}
+	return t
+}
+
 // add adds the partitions of a topic that are not known yet, and returns them.
 func (k *alone) add(name string, count int, later bool) (added []*alonePartition) {
 	k.mu.Lock()
@@ -194,9 +224,12 @@ func (k *alone) add(name string, count int, later bool) (added []*alonePartition
 // remove ends the reading of partitions that a topic no longer has: it was made again with fewer.
 func (k *alone) remove(name string, count int) {
 	for _, p := range k.beyond(name, count) {
-		k.in.Logger().Warn("the topic was made again without a partition that was read", "log", p.String())
+		if count > 0 {
+			k.in.Logger().Warn("the topic was made again without a partition that was read", "log", p.String())
+		}
 		p.stop()
 		<-p.ended
+		k.in.MendedOf(p.String(), "take", "read", "run")
 		k.mu.Lock()
 		p.member.Leave()
 		delete(k.partitions, p.topicPartition)
@@ -227,7 +260,7 @@ func (k *alone) leave() {
 
 // identity returns the identity of a topic: the last known one, or, where that is in doubt or old, the present one.
 func (k *alone) identity(ctx context.Context, name string, doubted bool) (topic.Identity, error) {
-	t := k.topics[name]
+	t := k.topic(name, false)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := k.in.Now()
@@ -266,7 +299,7 @@ func (k *alone) follow(ctx context.Context) {
 // measure asks for the ends of the partitions, or only for those of topics with a partition that was not fetched for a
 // while. It informs the group which are read up to there.
 func (k *alone) measure(ctx context.Context, all bool) {
-	for _, name := range k.config.Topics {
+	for _, name := range k.names.all() {
 		if !all && !k.unseen(name) {
 			continue
 		}

@@ -95,6 +95,18 @@ func (l *Logs) find(key logKey) string {
 	return ""
 }
 
+// has reports whether the journal has any log of a source.
+func (l *Logs) has(source string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key := range l.all {
+		if key.source == source {
+			return true
+		}
+	}
+	return false
+}
+
 // younger reports whether a partition was added to its topic after the source had begun to read that.
 func (l *Logs) younger(key logKey) bool {
 	l.mu.Lock()

@@ -57,7 +57,7 @@ func (r *aloneReader) reader() *partitionReader {
 	member := k.memberOf(p)
 	member.Wait(false)
 	member.Idle(false)
-	reader := &partitionReader{in: k.in, log: p.String(), choice: r.note.choice(), answered: k.in.Now()}
+	reader := &partitionReader{in: k.in, headers: k.config.Headers, log: p.String(), choice: r.note.choice(), answered: k.in.Now()}
 	reader.chose = func(envelope, format string) { r.note.Envelope, r.note.Format = envelope, format }
 	reader.confirm = r.confirm
 	if r.note.Last != nil {
@@ -214,6 +214,7 @@ func (r *aloneReader) begin(ctx context.Context, t *takeover, id topic.Identity,
 		say = k.in.Logger().Error
 	}
 	say("a partition begins as a new source", "log", p.String(), "why", t.whyNew, "from", r.offset, "id", r.log)
+	warnOfCompaction(ctx, k.client, p.topicPartition, k.in.Logger())
 	k.begun(p)
 	return nil
 }

@@ -88,7 +88,7 @@ func TestAMissingTopicIsNotMade(t *testing.T) {
 	b := newAloneBench(t, kafka.Config{Brokers: cluster.Addresses()}, 1)
 	c := b.start(b.sink)
 	k := c.sources[0].(*alone)
-	wait.Until(t, "it to be missing for long", func() bool { return k.topics[b.topic].missing.Load() >= goneLooks })
+	wait.Until(t, "it to be missing for long", func() bool { return missesOf(k, b.topic) >= goneLooks })
 	if content := cluster.Content(t); content != "" {
 		t.Error("there is now", content)
 	}

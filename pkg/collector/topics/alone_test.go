@@ -349,7 +349,7 @@ func TestATopicThatIsMadeLater(t *testing.T) {
 		t.Error("it has caught up without its topic")
 	}
 	k := c.sources[0].(*alone)
-	wait.Until(t, "it to be missing for long", func() bool { return k.topics[b.topic].missing.Load() >= goneLooks })
+	wait.Until(t, "it to be missing for long", func() bool { return missesOf(k, b.topic) >= goneLooks })
 	b.make()
 	b.produce(30)
 	b.sink.Await(t, b.want)
@@ -379,4 +379,14 @@ func TestTheNameOfALog(t *testing.T) {
 	if one, other := logName(key, "c/t/", false), logName(key, "c/t/", false); one == other {
 		t.Error("two logs without an id have one name:", one)
 	}
+}
+
+// missesOf is how often a topic was missing when it was last looked for.
+func missesOf(k *alone, name string) int32 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if t := k.topics[name]; t != nil {
+		return t.missing.Load()
+	}
+	return 0
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/kafka"
 	"weir/internal/topic"
 	"weir/pkg/attempts"
 	"weir/pkg/collector/pace"
@@ -30,6 +31,8 @@ type partitionReader struct {
 	chose   func(envelope, format string)  // notes that form
 	passed  func(position int64, end bool) // notes how far it is read, and whether all was read
 	read    readRecords
+	headers []string         // that are fields
+	outer   []string         // their values
 	repeats attempts.Repeats // of the records that were read, where they are attempts at inline rules
 	gone    bool             // the topic was missing when last fetched
 	behind  bool             // there is more to read
@@ -94,7 +97,7 @@ func (o *ownership) reader(t *takeover) (*partitionReader, *commitJournal) {
 	member := o.partition.member
 	counted := func(offset, reached int64) { o.source.counted(o.partition, offset, reached) }
 	journal := newCommitJournal(o.source.in, o.claim, member, t, counted)
-	r := &partitionReader{in: o.source.in, log: o.name(), choice: t.note.choice(), chose: journal.chose}
+	r := &partitionReader{in: o.source.in, headers: o.source.config.Headers, log: o.name(), choice: t.note.choice(), chose: journal.chose}
 	r.repeats, _ = attempts.ReadRepeats(t.note.Writers) // of a damaged note none
 	r.passed = func(position int64, end bool) {
 		o.source.passed(o.partition, position)
@@ -240,6 +243,7 @@ func (r *partitionReader) feed(ctx context.Context, records []topic.Record) erro
 }
 
 func (r *partitionReader) add(ctx context.Context, record *topic.Record) error {
+	r.setOuter(record)
 	if record.Long {
 		return r.stream.Lost(ctx, record.Value, pipeline.ReasonLong, record.Offset+1)
 	}
@@ -253,6 +257,25 @@ func (r *partitionReader) add(ctx context.Context, record *topic.Record) error {
 	err := r.stream.Add(ctx, record.Value, record.Offset+1)
 	r.repeats.See(mark) // after it: keep is asked about the position before this record too
 	return err
+}
+
+// longestHeader is how long the value of a header may be that is a field; longer ones count as missing.
+const longestHeader = 4 << 10
+
+// setOuter gives the stream the headers of a record that are fields.
+func (r *partitionReader) setOuter(record *topic.Record) {
+	if len(r.headers) == 0 {
+		return
+	}
+	r.outer = r.outer[:0]
+	for _, name := range r.headers {
+		value, _ := kafka.Header(record.Headers, name)
+		if len(value) > longestHeader {
+			value = nil
+		}
+		r.outer = append(r.outer, request.Text(value))
+	}
+	r.stream.SetOuter(r.outer)
 }
 
 // keep returns what a commit's journal notes at a position: the last record before it, and the attempts seen until then.

@@ -50,7 +50,7 @@ func (k *source) known() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var topics []string
-	for _, name := range k.config.Topics {
+	for _, name := range k.names.all() {
 		if k.partitions[topicPartition{name, 0}] != nil {
 			topics = append(topics, name)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -61,8 +62,17 @@ func (k *source) connect(ctx context.Context) (id string, err error) {
 func (k *source) present(ctx context.Context) map[string]int {
 	topics := map[string]int{}
 	var faults []error
-	found := true
-	for _, name := range k.config.Topics {
+	names, found, err := k.names.look(ctx)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	k.forgetGone(names)
+	if found && !k.looked {
+		if k.looked, err = k.readBefore(ctx, names); err != nil {
+			faults, found = append(faults, err), false
+		}
+	}
+	for _, name := range names {
 		count, err := k.client.Partitions(ctx, name)
 		if err != nil {
 			faults = append(faults, err)
@@ -70,8 +80,12 @@ func (k *source) present(ctx context.Context) map[string]int {
 			continue
 		}
 		topics[name] = 0
+		if k.looked && k.names.isFound(name) {
+			k.compareNew(name, count)
+		}
 		k.compare(name, count)
 	}
+	k.looked = k.looked || found
 
 	if ctx.Err() != nil {
 		return nil
@@ -90,6 +104,23 @@ func (k *source) present(ctx context.Context) map[string]int {
 	}
 
 	return topics
+}
+
+// readBefore reports whether the group has read any topic that a pattern names. Those that it has not read are new then.
+func (k *source) readBefore(ctx context.Context, names []string) (bool, error) {
+	for _, name := range names {
+		if !k.names.isFound(name) {
+			continue
+		}
+		commits, err := k.client.Committed(ctx, k.group, name)
+		if err != nil && !errors.Is(err, topic.ErrNoTopic) {
+			return false, err
+		}
+		if slices.ContainsFunc(commits, func(c topic.Commit) bool { return c.Offset >= 0 }) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // share reads the partitions that the group assigns to us, until the topics change or the context is done.
@@ -119,8 +150,17 @@ func (k *source) watchTopics(ctx context.Context, topics map[string]int) {
 			return
 		}
 
-		all := true
-		for _, name := range k.config.Topics {
+		names, asked, err := k.names.look(ctx)
+		if err != nil {
+			k.in.Trouble("topics", err)
+		}
+		for name := range topics {
+			if asked && !slices.Contains(names, name) {
+				return // it is gone
+			}
+		}
+		all := err == nil
+		for _, name := range names {
 			_, err := k.client.Partitions(ctx, name)
 			_, read := topics[name]
 			all = all && err == nil

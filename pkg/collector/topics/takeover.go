@@ -152,6 +152,7 @@ func (o *ownership) begin(ctx context.Context, t *takeover, commits []topic.Comm
 	}
 
 	say("a partition begins as a new source", "log", o.name(), "why", why, "from", offset, "id", o.sourceName(t.note.Incarnation))
+	warnOfCompaction(ctx, o.source.client, o.partition.topicPartition, o.source.in.Logger())
 	o.restart()
 	return nil
 }

@@ -13,6 +13,7 @@ package topics
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,9 +32,13 @@ const (
 // A Config names topics, and the group that reads them. Without a group the Client is one of Kafka.
 type Config struct {
 	Client topic.Log
-	Group  string // the complete name; empty for a source without a group
-	Topics []string
-	Start  pipeline.Start
+	Group  string   // the complete name; empty for a source without a group
+	Topics []string // names and patterns
+	// Without are topics that no pattern stands for: Weir's own.
+	Without []string
+	Start   pipeline.Start
+	// Headers are those of records that have the values of the intake's outer fields, in their order.
+	Headers []string
 	// Session is the time without a heartbeat after which the group takes a member's partitions away; 0 is
 	// topic.Group's.
 	Session time.Duration
@@ -56,6 +61,8 @@ type Config struct {
 type source struct {
 	in       *pipeline.Intake
 	config   Config
+	names    *names
+	looked   bool // for topics, with success; of the goroutine that looks
 	client   topic.Log
 	group    string
 	cluster  string
@@ -94,7 +101,7 @@ func New(in *pipeline.Intake, config Config) (pipeline.Source, error) {
 	if config.Group == "" || len(config.Topics) == 0 {
 		return nil, errors.New("a group and topics are needed")
 	}
-	return &source{in: in, config: config, client: config.Client, group: config.Group, patience: awaitRules, sparse: sparseRecords, partitions: map[topicPartition]*partition{}}, nil
+	return &source{in: in, config: config, names: newNames(in, &config), client: config.Client, group: config.Group, patience: awaitRules, sparse: sparseRecords, partitions: map[topicPartition]*partition{}}, nil
 }
 
 // Announce makes others wait for the source's partitions until it has found them: their requests may be older.
@@ -120,6 +127,31 @@ func (k *source) compare(topic string, count int) {
 	defer k.mu.Unlock()
 	for number := range count {
 		k.partition(topic, number)
+	}
+}
+
+// forgetGone forgets the partitions of topics that are gone. Nothing is read meanwhile.
+func (k *source) forgetGone(names []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for at, p := range k.partitions {
+		if !slices.Contains(names, at.topic) {
+			k.in.MendedOf(at.String(), "take", "read", "run")
+			p.member.Leave()
+			delete(k.partitions, at)
+		}
+	}
+}
+
+// compareNew is compare for a topic that was made since the source has begun: all records of partitions that are not known
+// yet are new.
+func (k *source) compareNew(topic string, count int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for number := range count {
+		if k.partitions[topicPartition{topic, number}] == nil {
+			k.partition(topic, number).vanished = true
+		}
 	}
 }
 

@@ -59,6 +59,7 @@ type bench struct {
 	sparse     int            // see sparseRecords; 0 is the default
 	opened     func(*running) // called before one runs
 	folder     string         // of the journal of a source without a group
+	settings   map[string]string
 
 	lines int
 	want  map[string]int64
@@ -99,7 +100,7 @@ func (b *bench) still() (*source, *pace.Group) {
 // make makes the topic.
 func (b *bench) make() {
 	b.t.Helper()
-	if err := b.client.EnsureTopics(b.within(time.Minute), topic.Topic{Name: b.topic, Partitions: b.partitions}); err != nil {
+	if err := b.client.EnsureTopics(b.within(time.Minute), topic.Topic{Name: b.topic, Partitions: b.partitions, Settings: b.settings}); err != nil {
 		b.t.Fatal(err)
 	}
 	producer := b.client.OpenProducer(topic.AppenderConfig{Topic: b.topic, Partitions: b.partitions})

@@ -127,6 +127,7 @@ func (w *Witness) failed(what string, err error) {
 // read answers the events of a partition.
 func (w *Witness) read(ctx context.Context, events topic.Reader, partition int, to topic.Appender) {
 	what := fmt.Sprintf("events/%d", partition)
+	topic.SetPatient(events, true)
 	for ctx.Err() == nil {
 		records, err := events.Fetch(ctx)
 		switch {

@@ -288,7 +288,7 @@ func (c *Console) sends(r *http.Request, v *visitor, key string, entries []*bloc
 	var of string
 	for _, one := range counts {
 		for _, limit := range one.Limits {
-			if limit.Count > most.Count && !blocklist.IsDifferent(limit.Limit) {
+			if limit.Count > most.Count && !blocklist.IsDifferent(limit.Limit) && !blocklist.IsShare(limit.Limit) {
 				most, of = limit, one.Rule
 			}
 		}

@@ -226,7 +226,7 @@ func (c *Console) counts(r *http.Request, v *visitor, key string, entries []*blo
 			answer := c.ask(r, v, http.MethodGet, "/v1/keys", query, nil)
 			all, faults = addCounts(all, faults, answer.status, answer.body.Bytes(), "the enforcer")
 		}
-		if !one.rule.CountsLog() {
+		if !one.rule.CountsLog() && !one.rule.CountsBlocks() {
 			continue
 		}
 		for _, part := range c.config.Parts {

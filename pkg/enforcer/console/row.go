@@ -93,6 +93,9 @@ func whyOf(e *blocklist.Entry) string {
 		text = fmt.Sprintf("%s: %s", keytext.Shown(e.By), reasonOf(e))
 	case e.Limit != "":
 		text = blocklist.Broke(e.Count, "hits", keytext.Shown(e.Limit))
+		if e.Why != "" { // of a group: its addresses
+			text += "; " + keytext.Shown(e.Why)
+		}
 	}
 	if e.Level > 1 {
 		text += fmt.Sprintf(", offence %d", e.Level)

@@ -87,7 +87,7 @@ func viewOfRule(r *rule.Rule) *ruleView {
 		}
 	}
 	if !r.Guard.Off() {
-		shown.Block += "; guard " + r.Guard.String()
+		shown.Block += "; guard " + r.GuardText()
 	}
 	return shown
 }

@@ -155,6 +155,7 @@ func (s *Store) failed(what string, err error) {
 
 func (s *Store) read(ctx context.Context, records topic.Reader, partition int) {
 	what := fmt.Sprintf("evidence/%d", partition)
+	topic.SetPatient(records, true)
 	for ctx.Err() == nil {
 		found, err := records.Fetch(ctx)
 		switch {

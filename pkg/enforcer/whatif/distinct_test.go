@@ -19,7 +19,7 @@ func TestOtherLimitsOfDifferentValues(t *testing.T) {
 	if s.rules, _, err = rule.Parse("rules.yaml", []byte("rules: [{name: paths, key: ip, distinct: path, limits: [10/min]}]")); err != nil {
 		t.Fatal(err)
 	}
-	of := s.rules.DistinctOf()
+	of := s.rules.ValuesOf()
 	send := func(of uint64, keys ...string) {
 		var batches []topic.Message
 		for number := range s.topic.Partitions {

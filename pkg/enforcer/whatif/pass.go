@@ -54,7 +54,7 @@ const accountBytes = 200
 const mostSingly = 1 << 12
 
 func newPass(c Config, q Question) (*pass, error) {
-	p := &pass{config: c, question: q, single: q.Rule.Cost == "1", values: q.Rule.DistinctOf(), answer: &Answer{Rule: q.Rule.Name, Since: q.Since.UTC(), Top: []Key{}, Notes: []string{}}}
+	p := &pass{config: c, question: q, single: q.Rule.Cost == "1", values: q.Rule.ValuesOf(), answer: &Answer{Rule: q.Rule.Name, Since: q.Since.UTC(), Top: []Key{}, Notes: []string{}}}
 	other := *q.Rule
 	other.Limits = q.Limits
 	var err error
@@ -143,7 +143,8 @@ func (p *pass) batch(record *topic.Record) {
 	pairs := p.reader.Pairs()
 	p.pairs = slices.Grow(p.pairs[:0], len(pairs))[:len(pairs)]
 	clear(p.pairs)
-	latest, items, before := h.Clock+p.config.Ahead.Milliseconds(), p.reader.Items(), p.hits
+	passed := p.last
+	latest, items, before := h.Latest(record.Time, p.config.Ahead, p.config.Late), p.reader.Items(), p.hits
 	for i := range items {
 		item := &items[i]
 		if pairs[item.Pair].Rule != of || item.UnixMilli > latest {
@@ -156,10 +157,20 @@ func (p *pass) batch(record *topic.Record) {
 		if p.pairs[item.Pair] == nil {
 			p.pairs[item.Pair] = p.account(pairs[item.Pair].Key)
 		}
+		p.judge(p.pairs[item.Pair], passed)
 		p.hit(p.pairs[item.Pair], item.UnixMilli, item.Cost, p.reader.Value(*item))
 	}
 	if h.Fingerprint != p.question.Fingerprint {
 		p.otherRules += p.hits - before
+	}
+}
+
+// judge decides what the time has decided that the rule's hits have come to.
+func (p *pass) judge(a *account, passed int64) {
+	for i := range a.of {
+		if o := p.policies[i].Judge(&a.of[i].state, passed); o.Event == window.Broke {
+			a.of[i].count(o, 0, 0)
+		}
 	}
 }
 
@@ -219,7 +230,7 @@ func (t *trial) count(o window.Outcome, at, cost int64) {
 			v.First = Instant(o.From)
 		}
 	}
-	if o.From <= at {
+	if o.From <= at && at < o.Until {
 		v.Refused += cost
 	}
 }
@@ -240,6 +251,7 @@ func (p *pass) fold() {
 		if one.hits == 0 { // only a command named it
 			continue
 		}
+		p.judge(one, p.last)
 		a.Keys++
 		now, other := one.of[0].result, one.of[1].result
 		a.Now.add(now)

@@ -118,6 +118,7 @@ type countedKey struct {
 	Limits    []struct {
 		Limit  string     `json:"limit"`
 		Count  int64      `json:"count"`
+		All    int64      `json:"all"` // of a share
 		Clears *time.Time `json:"clears"`
 	} `json:"limits"`
 	Block *struct {

@@ -14,6 +14,7 @@ import (
 	"weir/pkg/backtest"
 	"weir/pkg/blocklist"
 	"weir/pkg/hit"
+	"weir/pkg/rule"
 )
 
 // A catWriter shows records in one of three forms. Several goroutines may use it, each with its own show function.
@@ -112,7 +113,8 @@ type shownHit struct {
 	Key     string           `json:"key"`
 	Time    backtest.Instant `json:"time"`
 	Cost    int64            `json:"cost,omitempty"`
-	Value   string           `json:"value,omitempty"`   // the hash of the value, of a rule that counts different ones
+	Value   string           `json:"value,omitempty"`   // the hash of the value, of a rule that counts different ones; the address, of a group rule
+	Gone    bool             `json:"gone,omitempty"`    // of a group rule: the address's block never was, or was lifted
 	Unblock string           `json:"unblock,omitempty"` // the command's id; then there is no cost
 }
 
@@ -149,6 +151,10 @@ func newShownBatch(partition int, offset int64, r *hit.Reader) *shownBatch {
 			shown.Unblock = string(id)
 		} else if r.Of(pair.Rule) != 0 {
 			shown.Value = fmt.Sprintf("%016x", r.Value(item))
+			if item.Cost > 1 {
+				_, gone := hit.Member(item.Cost)
+				shown.Value, shown.Gone, shown.Cost = rule.MemberText(r.Value(item)), gone, 1
+			}
 		}
 		b.Hits = append(b.Hits, shown)
 	}
@@ -167,6 +173,8 @@ func (w *catWriter) batchText(b *shownBatch, h hit.Header) {
 		switch {
 		case h.Cost == 0:
 			w.printf("    %s  %s  %s  forget its counts (%s)\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key), h.Unblock)
+		case h.Gone:
+			w.printf("    %s  %s  %s  value %s, gone\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key), h.Value)
 		case h.Value != "":
 			w.printf("    %s  %s  %s  value %s\n", w.times.Exact(int64(h.Time)), output.Printable(h.Rule), output.Printable(h.Key), h.Value)
 		case h.Cost > 1:

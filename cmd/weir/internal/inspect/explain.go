@@ -97,7 +97,7 @@ func (e *explainCommand) run(c *cobra.Command, key string) error {
 
 	known := &explanation{Key: key, Entries: []*shown.Entry{}, Orders: []*shown.Entry{}, Counted: []*countedKey{}, Faults: []string{}}
 	// Where the rules are only assumed, an aggregator that does not count the key need not be an error.
-	names, inline := e.rules(settings, key, func(r *rule.Rule) bool { return r.CountsLog() || r.CountsRefusals() }), e.rules(settings, key, func(r *rule.Rule) bool { return r.Inline })
+	names, inline := e.rules(settings, key, (*rule.Rule).AggregatorsCount), e.rules(settings, key, func(r *rule.Rule) bool { return r.Inline })
 	if settings.RuleSet == nil || e.rule != "" && len(names)+len(inline) == 0 {
 		names = []ruleKey{{e.rule, key}}
 	}
@@ -299,6 +299,8 @@ func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry, times show
 			count = fmt.Sprintf("%d running", l.Count)
 		case blocklist.IsDifferent(l.Limit):
 			count = output.Counted(int(l.Count), "value")
+		case blocklist.IsShare(l.Limit):
+			count = fmt.Sprintf("%d of %s", l.Count, output.Counted(int(l.All), "request"))
 		}
 		rows = append(rows, fmt.Sprintf("    %s\t%s\t%s", l.Limit, count, clears))
 	}

@@ -5,7 +5,8 @@ package inspect
 
 import "github.com/spf13/cobra"
 
-// Commands returns these commands, new ones at each call; version is the one that reports show.
-func Commands(version string) []*cobra.Command {
-	return []*cobra.Command{newStatus(), newExplain(), newTop(), newWatch(), newHistory(), newCompare(version), newCat()}
+// Commands returns these commands, new ones at each call; version is the one that reports show, and logs is what top does
+// without a running system.
+func Commands(version string, logs TopOfLogs) []*cobra.Command {
+	return []*cobra.Command{newStatus(), newExplain(), newTop(logs), newWatch(), newHistory(), newCompare(version), newCat()}
 }

@@ -13,6 +13,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/daemon"
 	"weir/internal/topic"
+	"weir/pkg/collector/topics"
 	"weir/pkg/notify"
 )
 
@@ -68,7 +69,7 @@ func expectedGroups(settings *config.Config) map[string][]string {
 	groups := map[string][]string{settings.AggregatorGroup(): {settings.Kafka.Prefix + daemon.Hits}}
 	for i := range settings.Collector.Sources {
 		if s := &settings.Collector.Sources[i]; s.Kind() == "kafka" && !s.Local() {
-			groups[settings.CollectorGroup(s)] = s.Kafka
+			groups[settings.CollectorGroup(s)] = slices.DeleteFunc(slices.Clone(s.Kafka), topics.IsPattern) // the others are in commits
 		}
 	}
 	if s := settings.RefusalsSource(); s != nil {

@@ -91,10 +91,7 @@ func (p *partStatus) problems() (texts []string) {
 	}
 
 	var says struct {
-		Partitions []struct {
-			Partition int
-			Error     string
-		}
+		Partitions            []partitionProblem
 		Store, Trouble, Error string
 		Whole                 *bool
 		Paused                []string
@@ -115,6 +112,7 @@ func (p *partStatus) problems() (texts []string) {
 			texts = append(texts, fmt.Sprintf("partition %d: %s", one.Partition, one.Error))
 		}
 	}
+	texts = append(texts, problemOf(says.Partitions)...)
 	if unread, since := p.unread(); unread > 0 {
 		texts = append(texts, fmt.Sprintf("the aggregator has read nothing of %s since %s", output.Counted(unread, "partition"), p.times.Zone(p.times.At(since.UnixMilli()))))
 	}
@@ -132,6 +130,30 @@ func (p *partStatus) problems() (texts []string) {
 	}
 	if len(says.Guarded) > 0 {
 		texts = append(texts, "guarded, so not refused: "+guardedText(says.Guarded, says.ByShare))
+	}
+	return texts
+}
+
+// A partitionProblem is what an aggregator reports as wrong with a partition.
+type partitionProblem struct {
+	Partition      int
+	Error, Problem string
+}
+
+// problemOf describes why hits are not counted: in the first such partition, for they mostly have the same cause.
+func problemOf(partitions []partitionProblem) (texts []string) {
+	more := 0
+	for _, one := range partitions {
+		switch {
+		case one.Problem == "":
+		case len(texts) == 0:
+			texts = append(texts, fmt.Sprintf("partition %d: %s", one.Partition, one.Problem))
+		default:
+			more++
+		}
+	}
+	if more > 0 {
+		texts = append(texts, "the same or the like in "+output.Counted(more, "other partition"))
 	}
 	return texts
 }

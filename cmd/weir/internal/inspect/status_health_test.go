@@ -26,6 +26,8 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 		p.Part = "aggregator"
 		return p
 	}
+	leftOut := collector(true, `{"partitions": [{"partition": 0}, {"partition": 1, "problem": "record 5 is not counted"}, {"partition": 2, "problem": "record 6 is not counted"}]}`)
+	leftOut.Part = "aggregator"
 
 	for name, test := range map[string]struct {
 		of   status
@@ -50,6 +52,7 @@ func TestTheFirstLineOfStatus(t *testing.T) {
 			`Everything is read, but not all requests count: none of /var/log/x\x01.log (file-1), which does not exist; none of /srv/*.log (file-1), which matches no file.`},
 		"rules with an error": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"refused": "rules.yaml:3:1: no\nrules.yaml:4:1: no"}`), collector(true, `{"refused": "rules.yaml:3:1: no\nrules.yaml:4:1: no"}`)}},
 			"Needs attention: not all of the configuration on the disk is active: rules.yaml:3:1: no; rules.yaml:4:1: no."},
+		"hits that are left out": {status{CaughtUp: true, Parts: []partStatus{leftOut}}, "Needs attention: partition 1: record 5 is not counted; the same or the like in 1 other partition."},
 		"lost records": {status{CaughtUp: true, Parts: []partStatus{collector(true, `{"sources": [{"source": "a", "kind": "kafka", "requests": 30, "lost": 2000}, {"source": "b", "kind": "s3", "lost": 1}]}`)}},
 			"Everything is read, but not all requests count: 2,000 records of a lost before being read; 1 object of b lost before being read."},
 		"nothing counts so far": {status{Groups: []groupStatus{group(1, 5, 1)}, Parts: []partStatus{collector(true, `{"sources": [{"source": "s", "requests": 30, "uncounted": {"format": 30}}]}`)}}, "Not caught up: 5 records wait for weir.aggregator."},

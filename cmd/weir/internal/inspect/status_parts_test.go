@@ -31,3 +31,26 @@ func TestStatusOfTwoAggregators(t *testing.T) {
 		}
 	}
 }
+
+// Values that had to go early are shown, and what was seen before is no problem.
+func TestStatusOfASourceWithDedupe(t *testing.T) {
+	part := running.NewPart(t, `{"caught_up": true, "sources": [{"source": "shop", "kind": "file", "caught_up": true, "requests": 9, "uncounted": {"seen": 9}, "logs": [], "seen": {"values": 10, "most": 10, "early": 3}}]}`)
+	settings := settingsOf(t, "aggregator: {listen: ''}\nenforcer: {admin: ''}")
+	places, err := (&partFlags{collectors: []string{part.URL}}).places(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &status{Parts: askParts(t.Context(), places, "")}
+	var text strings.Builder
+	if err := s.writeText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"3 values forgotten early", "9 of 9 requests not counted: 9 that were seen before"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, text.String())
+		}
+	}
+	if what := s.uncounted(); what != "" {
+		t.Errorf("it is a problem: %s", what)
+	}
+}

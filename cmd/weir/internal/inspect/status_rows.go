@@ -154,8 +154,9 @@ type sourceState struct {
 	Errors                      []string
 	Missing                     []string
 	CaughtUp                    *bool `json:"caught_up"`
-	Requests, Lost              int64
+	Requests, Lost, Redelivered int64
 	Uncounted                   map[string]int64
+	Seen                        struct{ Early, Most int }
 	Logs                        []struct {
 		Log           string
 		Position, Lag int64
@@ -234,6 +235,12 @@ func (p *partStatus) sourceRows() []string {
 		}
 		if s.Lost > 0 {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s lost before being read; the log has the reason", s.Source, shown.Lost(s.Kind, s.Lost)))
+		}
+		if s.Redelivered > 0 && s.Seen.Most == 0 {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s delivered again since the start: those whose hits Kafka had already count twice; dedupe prevents that", s.Source, output.Counted(int(s.Redelivered), "message")))
+		}
+		if s.Seen.Early > 0 {
+			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s forgotten early: dedupe.values is too small, and requests may count twice", s.Source, output.Counted(s.Seen.Early, "value")))
 		}
 		if time.Since(s.Ahead.Last) < aheadLately {
 			rows = append(rows, fmt.Sprintf("  %s\t\t\t%s ahead of the clock since the start, not counted: check the clock of the server that wrote the log", s.Source, output.Counted(s.Ahead.Requests, "request")))

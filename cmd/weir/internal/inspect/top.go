@@ -20,36 +20,49 @@ import (
 	"weir/cmd/weir/internal/shown"
 )
 
+// TopOfLogs is `weir top` about logs, which asks no running system. Its flags decide.
+type TopOfLogs interface {
+	Add(c *cobra.Command)
+	Wanted(c *cobra.Command, logs []string) (bool, error)
+	Run(c *cobra.Command, logs []string, number int, form string) error
+}
+
 // A topCommand contains the flags of `weir top`.
 type topCommand struct {
 	ask    aggregatorFlags
+	logs   TopOfLogs
 	rule   string
 	number int
 	plain  bool
 	output command.Output
 }
 
-func newTop() *cobra.Command {
-	t := &topCommand{}
+func newTop(logs TopOfLogs) *cobra.Command {
+	t := &topCommand{logs: logs}
 	c := &cobra.Command{
-		Use:   "top [flags]",
+		Use:   "top [flags] [--by FIELD FILE...|-|kafka://...|source:NAME]",
 		Short: "Show the keys nearest to a limit, or beyond it",
 		Long: `Top asks the aggregators for the keys that use most of a limit now, an enforcer for those of inline rules, and which of
 them are on the list. First come the keys on the list that go on sending: those that the enforcer refused in the last
 minute. Other keys without recent hits are missing, because aggregators no longer have them in memory.
 
-In a terminal they are refreshed every two seconds until you press q. Enter shows what weir explain knows of a key.`,
+In a terminal they are refreshed every two seconds until you press q. Enter shows what weir explain knows of a key.
+
+With --by, top reads logs instead, as weir backtest does, and shows the values of a field that most requests have.`,
 		Example: `  weir top
   weir top --rule per-ip -n 50 --json
-  weir top --aggregator http://a1:7411 --aggregator http://a2:7411`,
-		Args: command.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return t.run(c) },
+  weir top --aggregator http://a1:7411 --aggregator http://a2:7411
+  weir top --by path access.log access.log.*.gz
+  weir top --by ip/24+48 -n 50 --json 'kafka://localhost:9092/logs?from=6h'`,
+		Args: cobra.ArbitraryArgs,
+		RunE: t.run,
 	}
 
 	t.ask.add(c)
 	c.Flags().StringVar(&t.rule, "rule", "", "show the keys of one `RULE`")
 	c.Flags().IntVarP(&t.number, "number", "n", 20, "show at most `N` keys, up to 1000")
 	c.Flags().BoolVar(&t.plain, "plain", false, "write lines once, in a terminal too")
+	t.logs.Add(c)
 	t.output.Add(c, "text", "json", "plain")
 	return c
 }
@@ -70,9 +83,14 @@ type topKey struct {
 	entry *shown.Entry // on the list; nil for none
 }
 
-func (t *topCommand) run(c *cobra.Command) error {
+func (t *topCommand) run(c *cobra.Command, logs []string) error {
 	if t.number < 1 || t.number > 1000 {
 		return exit.Wrongf("-n %d is not possible; write a number of keys from 1 to 1000", t.number)
+	}
+	if ofLogs, err := t.logs.Wanted(c, logs); err != nil {
+		return err
+	} else if ofLogs {
+		return t.logs.Run(c, logs, t.number, t.output.Form)
 	}
 
 	settings, err := t.ask.enforcer.Live.LoadButRules()

@@ -21,6 +21,7 @@ type backtestCommand struct {
 	limits     []string
 	key        string
 	read       command.Reading
+	geoip      geoipFlag
 	late       string
 	algorithms []string
 	against    string
@@ -41,9 +42,10 @@ Without --rules and --limit it uses the rules and the formats of weir.yaml.
 
 It reads plain, .gz, .zst and .bz2 files, standard input (-), or what a topic has: kafka://HOST:PORT/TOPIC?from=2h&to=1h,
 or kafka:///TOPIC for the brokers of weir.yaml. It reads what other servers have, too: source:NAME for a source of
-weir.yaml, s3://BUCKET/PREFIX/, journald:UNIT, redis://HOST:PORT/KEY, nats://HOST:PORT/STREAM and amqp://HOST:PORT/QUEUE,
-each with ?from=2h if you like. You may name several files, such as a rotated log, in any order. Lines may be out of
-order by up to --late: the result is the same. Backtest counts the lines that it cannot read, by reason.
+weir.yaml, s3://BUCKET/PREFIX/, hdfs://HOST:PORT/PATH, kinesis://REGION/STREAM, journald:UNIT, redis://HOST:PORT/KEY,
+nats://HOST:PORT/STREAM and amqp://HOST:PORT/QUEUE, each with ?from=2h&to=1h if you like. You may name several files,
+such as a rotated log, in any order. Lines may be out of order by up to --late: the result is the same. Backtest counts
+the lines that it cannot read, by reason.
 
 Of attempts at inline rules (weir cat attempts --json), it decides each again by the rules, in their order, and shows which
 verdicts are not the ones that were given.
@@ -66,6 +68,7 @@ The exit code is 3 when the condition of --fail-if is true, or when a key of --n
 	flags.StringSliceVar(&b.limits, "limit", nil, "use the limit `N/TIME` instead of --rules: 10/min, 100/hour, 5/10s; may be repeated")
 	flags.StringVar(&b.key, "key", "ip", "count by `FIELD`, with --limit: ip, user, ip/24+56, or several: ip,path")
 	b.read.Add(c)
+	b.geoip.add(c)
 	flags.StringVar(&b.late, "late", "10m", "accept lines that are out of order by up to `DURATION`")
 	flags.StringSliceVar(&b.algorithms, "algorithms", nil, "compare the window algorithms `NAMES`: all, or sliding,fixed,...")
 	flags.StringVar(&b.against, "against", "", "compare with the rules of `FILE`, for example the active ones")
@@ -113,7 +116,7 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (config backt
 	config = backtest.Config{Envelope: b.read.Envelope, Format: b.read.Format, Timelines: b.html.Wanted()}
 	var problems []error
 	note := func(err error) { problems = append(problems, err) }
-	settings, err := b.configured()
+	settings, err := b.configured(files)
 	if err != nil {
 		return config, end, err
 	}
@@ -121,7 +124,7 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (config backt
 	note(err)
 	b.rulesFiles = b.rulesOf(settings)
 	if b.against != "" {
-		config.Against, err = loadRules(c, b.against)
+		config.Against, err = b.loadAgainst(c, settings)
 		note(err)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/duration"
 	"weir/pkg/backtest"
+	"weir/pkg/geoip"
 	"weir/pkg/rule"
 )
 
@@ -23,24 +24,36 @@ func (b *backtestCommand) set(c *cobra.Command, settings *config.Config) (*rule.
 		return nil, exit.Wrongf("--rules and --limit are both given; leave one out")
 	case len(b.limits) == 0 && c.Flags().Changed("key"):
 		return nil, exit.Wrongf("--key is for --limit, and rules have keys of their own; leave it out")
-	case len(b.rules) > 0:
-		return loadRules(c, b.rules...)
-	case len(b.limits) == 0 && settings == nil:
+	case len(b.limits) == 0 && len(b.rules) == 0 && settings == nil:
 		return nil, exit.Wrongf("there is no weir.yaml here, and no limit to check; give --limit 10/min, or --rules rules.yaml")
-	case len(b.limits) == 0:
+	case len(b.limits) == 0 && len(b.rules) == 0 && len(b.geoip.paths) == 0:
 		return settings.RuleSet, nil
 	}
 
+	databases, err := b.geoip.open(settings)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(b.rules) > 0:
+		return loadRules(c, databases, b.rules...)
+	case len(b.limits) == 0:
+		set := settings.RuleSet.Located(databases)
+		if err := set.Unlocated(); err != nil {
+			return nil, exit.Wrong(err)
+		}
+		return set, nil
+	}
 	set, err := rule.FromLimits(b.limits, b.key)
 	if err != nil {
 		return nil, exit.Wrong(err)
 	}
-	return set, nil
+	return set.Located(databases), nil
 }
 
-// loadRules reads rules and writes their warnings to standard error.
-func loadRules(c *cobra.Command, patterns ...string) (*rule.Set, error) {
-	set, warnings, err := rule.Load(patterns...)
+// loadRules reads rules with the databases that they may use, and writes their warnings to standard error.
+func loadRules(c *cobra.Command, databases *geoip.Databases, patterns ...string) (*rule.Set, error) {
+	source := rule.Source{Patterns: patterns, GeoIP: databases}
+	set, warnings, err := source.Load("")
 	for _, warning := range warnings {
 		fmt.Fprintln(c.ErrOrStderr(), "warning:", warning)
 	}
@@ -48,6 +61,14 @@ func loadRules(c *cobra.Command, patterns ...string) (*rule.Set, error) {
 		return nil, exit.Wrong(err)
 	}
 	return set, nil
+}
+
+func (b *backtestCommand) loadAgainst(c *cobra.Command, settings *config.Config) (*rule.Set, error) {
+	databases, err := b.geoip.open(settings)
+	if err != nil {
+		return nil, err
+	}
+	return loadRules(c, databases, b.against)
 }
 
 func (b *backtestCommand) lateness() (time.Duration, error) {

@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	"weir/internal/kafka"
 	"weir/internal/topic"
 	"weir/internal/topic/local"
+	"weir/pkg/collector/topics"
 	"weir/pkg/hit"
 )
 
@@ -99,7 +101,29 @@ func (l *liveCheck) ownBrokers(ctx context.Context, s *config.Source) {
 
 func (l *liveCheck) sourceTopics(ctx context.Context, client topic.Log, s *config.Source) {
 	for _, name := range s.Kafka {
+		if topics.IsPattern(name) {
+			l.pattern(ctx, client, s, name)
+			continue
+		}
 		l.sourceTopic(ctx, client, "source "+s.Name, name)
+	}
+}
+
+// pattern names the topics that a pattern stands for now, and reads the first.
+func (l *liveCheck) pattern(ctx context.Context, client topic.Log, s *config.Source, pattern string) {
+	asking, cancel := context.WithTimeout(ctx, livePatience)
+	defer cancel()
+	cluster, err := client.Cluster(asking)
+	found := slices.DeleteFunc(cluster.Topics, func(name string) bool {
+		return !topics.Matches(pattern, name) || slices.Contains(s.WithoutTopics(l.settings.Kafka.Prefix), name)
+	})
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("no topic matches %s now", pattern)
+	}
+	l.judge("source "+s.Name, err, output.Counted(len(found), "topic")+" now, by the pattern "+pattern)
+	if len(found) > 0 {
+		slices.Sort(found)
+		l.sourceTopic(ctx, client, "source "+s.Name, found[0])
 	}
 }
 
@@ -205,6 +229,10 @@ func (l *liveCheck) sourceTopic(ctx context.Context, client topic.Log, thing, na
 	if errors.Is(err, topic.ErrNoTopic) {
 		l.fails(thing, "%v; correct the name, or create the topic: Weir creates no topic of a source", err)
 		return
+	}
+	if settings, failed := client.TopicSettings(ctx, name); err == nil && failed == nil && topics.Compacted(settings) {
+		err = exit.Unmetf("topic %s has cleanup.policy=%s: Kafka deletes its records although they are not old, and such requests do not count; set it to delete",
+			name, settings["cleanup.policy"])
 	}
 	records, fetched := int64(0), false
 	for number, span := range spans {

@@ -41,7 +41,7 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 		if len(s.Brokers) > 0 {
 			l.ownBrokers(ctx, s)
 		}
-	case "journald", "redis_stream", "nats", "amqp", "s3":
+	case "journald", "redis_stream", "nats", "amqp", "kinesis", "s3", "hdfs":
 		l.streams(ctx, s)
 	case "http":
 		l.listens(ctx, thing, "tcp", s.HTTP)
@@ -65,7 +65,7 @@ func (l *liveCheck) source(ctx context.Context, s *config.Source) {
 // format describes the format of the first of the files that has a request. With an error, the collector would read
 // none of them.
 func (l *liveCheck) format(ctx context.Context, s *config.Source, files []string) (string, error) {
-	options := request.Options{Zone: s.Zone.Location, Fields: s.Fields, Line: s.Line, Header: l.settings.Client.Header, Stderr: s.NamesStream()}
+	options := request.Options{Zone: s.Zone.Location, Fields: s.LineFields(), Line: s.Line, Header: l.settings.Client.Header, Stderr: s.NamesStream()}
 	for _, file := range files {
 		choice, err := backtest.Detect(ctx, backtest.Input{Path: file}, s.Envelope, s.Format, options)
 		switch {

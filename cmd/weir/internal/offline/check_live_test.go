@@ -97,15 +97,17 @@ func TestLiveSourceTopics(t *testing.T) {
 	}
 	defer broker.Close()
 	client := kafkatest.Client(t, kafka.Config{Brokers: []string{broker.Address()}, Create: true})
-	if err := client.EnsureTopics(running.Within(t, time.Minute), topic.Topic{Name: "logs", Partitions: 3}); err != nil {
+	if err := client.EnsureTopics(running.Within(t, time.Minute), topic.Topic{Name: "logs", Partitions: 3},
+		topic.Topic{Name: "tables", Partitions: 1, Settings: map[string]string{"cleanup.policy": "compact"}}); err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("data: %s\nkafka: {brokers: [%q]}\ncollector: {sources: [{kafka: [logs, others]}]}", t.TempDir(), broker.Address())
+	text := fmt.Sprintf("data: %s\nkafka: {brokers: [%q]}\ncollector: {sources: [{kafka: [logs, others, tables]}]}", t.TempDir(), broker.Address())
 	wantAsked(t, settingsWith(t, text), "data true", "store true", "kafka true "+broker.Address()+": 1 broker",
 		"topic weir.hits true does not exist", "topic weir.blocklist true does not exist", "topic weir.events true does not exist",
 		"topic weir.evidence true does not exist",
 		"source kafka-1 true topic logs: 3 partitions, 0 records",
-		"source kafka-1 false topic others")
+		"source kafka-1 false topic others",
+		"source kafka-1 false topic tables has cleanup.policy=compact: Kafka deletes its records although they are not old")
 
 	hits := daemon.HitsTopic(settingsWith(t, text))
 	if err := client.EnsureTopics(running.Within(t, time.Minute), hits); err != nil {

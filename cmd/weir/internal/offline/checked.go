@@ -21,6 +21,7 @@ type checked struct {
 	Mode        string  `json:"mode,omitempty"`
 	Rules       int     `json:"rules"`
 	Allows      int     `json:"allows"`
+	Crawlers    int     `json:"crawlers,omitempty"`
 	Fingerprint string  `json:"fingerprint,omitempty"`
 	Guards      []guard `json:"guards,omitempty"`
 	Faults      []place `json:"faults"`
@@ -37,6 +38,8 @@ type guard struct {
 	MostShare  float64 `json:"most_share,omitempty"` // percent
 	Partitions int     `json:"partitions,omitempty"`
 	Share      int64   `json:"share,omitempty"` // of MostNew
+
+	group bool // MostShare is of requests
 }
 
 // A place is a fault or a warning with its place in the file.
@@ -56,6 +59,7 @@ func newChecked(file string) *checked {
 func (r *checked) rules(set *rule.Set) {
 	if set != nil {
 		r.Rules, r.Allows, r.Fingerprint = len(set.Rules), len(set.Allows), set.Fingerprint()
+		r.Crawlers = len(set.Crawlers)
 		r.guards(set, 0)
 	}
 }
@@ -70,7 +74,7 @@ func (r *checked) guards(set *rule.Set, partitions int) {
 		if one.Guard.Off() {
 			continue
 		}
-		g := guard{Rule: one.Name, MostNew: one.Guard.MostNew, MostShare: one.Guard.MostShare}
+		g := guard{Rule: one.Name, MostNew: one.Guard.MostNew, MostShare: one.Guard.MostShare, group: one.CountsBlocks()}
 		if partitions > 0 {
 			g.Partitions, g.Share = partitions, one.Guard.Share(partitions)
 		}
@@ -87,8 +91,11 @@ func (g guard) String() string {
 		}
 		bounds = append(bounds, text)
 	}
-	if g.MostShare > 0 {
-		bounds = append(bounds, fmt.Sprintf("%s of the keys of a minute, but %d keys at least", rule.Guard{MostShare: g.MostShare}.ShareText(), rule.LeastShared))
+	switch share := (rule.Guard{MostShare: g.MostShare}).ShareText(); {
+	case g.group && g.MostShare > 0:
+		bounds = append(bounds, fmt.Sprintf("networks with up to %s of the requests of an hour, if these are %d at least", share, rule.LeastTraffic))
+	case g.MostShare > 0:
+		bounds = append(bounds, fmt.Sprintf("%s of the keys of a minute, but %d keys at least", share, rule.LeastShared))
 	}
 	return "guard of " + g.Rule + ": " + strings.Join(bounds, "; ")
 }
@@ -152,6 +159,9 @@ func (r *checked) String() string {
 	text += ", " + output.Counted(r.Rules, "rule")
 	if r.Allows > 0 {
 		text += ", " + output.Counted(r.Allows, "allow")
+	}
+	if r.Crawlers > 0 {
+		text += ", " + output.Counted(r.Crawlers, "crawler")
 	}
 	if r.Fingerprint != "" {
 		text += ", fingerprint " + r.Fingerprint

@@ -18,10 +18,11 @@ import (
 	"weir/pkg/request"
 )
 
-// configured returns the configuration that the flags leave things to; nil when they need none.
-func (b *backtestCommand) configured() (*config.Config, error) {
+// configured returns the configuration that the arguments and flags leave things to; nil when they need none.
+func (b *backtestCommand) configured(files []string) (*config.Config, error) {
 	file := b.file
-	if file == "" && len(b.rules) == 0 && len(b.limits) == 0 {
+	ofSource := slices.ContainsFunc(files, func(text string) bool { return strings.HasPrefix(text, "source:") })
+	if file == "" && (len(b.rules) == 0 && len(b.limits) == 0 || ofSource) {
 		file = config.Find()
 	}
 	if file == "" {
@@ -82,8 +83,10 @@ func (b *backtestCommand) readAs(c *cobra.Command, settings *config.Config, file
 		return err
 	}
 	to.Envelope, to.Format = source.Envelope, source.Format
-	to.Options.Zone, to.Options.Fields, to.Options.Line, to.Options.Stderr = source.Zone.Location, source.Fields, source.Line, source.NamesStream()
-	return nil
+	to.Options.Zone, to.Options.Fields, to.Options.Line, to.Options.Stderr = source.Zone.Location, source.LineFields(), source.LineKey(), source.NamesStream()
+	to.Dedupe = backtest.Dedupe{By: source.Dedupe.By, Within: time.Duration(source.Dedupe.Within), Most: source.Dedupe.Values}
+	to.Only, err = source.Wanted()
+	return err
 }
 
 // sourceOf returns the source that reads the files, or the only source; nil when none is known to fit.
@@ -113,7 +116,7 @@ func sourceOf(sources []config.Source, files []string) (*config.Source, error) {
 func reads(s *config.Source, file string) bool {
 	if strings.HasPrefix(file, topicScheme) {
 		t, err := parseTopic(file, time.Now())
-		return err == nil && slices.Contains(s.Kafka, t.topic)
+		return err == nil && s.ReadsTopic(t.topic)
 	}
 	if isServed(file) {
 		return servedBy(file, s)
@@ -143,5 +146,5 @@ func reads(s *config.Source, file string) bool {
 
 // alike reports whether two sources read lines in the same way.
 func alike(a, b *config.Source) bool {
-	return a.Envelope == b.Envelope && a.Format == b.Format && a.Line == b.Line && a.Zone.String() == b.Zone.String() && a.NamesStream() == b.NamesStream() && reflect.DeepEqual(a.Fields, b.Fields)
+	return a.Envelope == b.Envelope && a.Format == b.Format && a.LineKey() == b.LineKey() && a.Zone.String() == b.Zone.String() && a.Only == b.Only && a.Dedupe == b.Dedupe && reflect.DeepEqual(a.Fields, b.Fields)
 }

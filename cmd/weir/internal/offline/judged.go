@@ -29,6 +29,9 @@ func (p *parseCommand) judged(l *line, r *request.Request) {
 func why(reason rule.Reason, of *rule.Rule, r *request.Request) string {
 	switch reason {
 	case rule.Inline:
+		if of.CountsBlocks() {
+			return "the rule counts blocks of other rules"
+		}
 		return "the rule is decided inline, before the request is served"
 	case rule.Allowed:
 		return "an allow entry matches it"

@@ -22,6 +22,7 @@ import (
 type parseCommand struct {
 	read   command.Reading
 	rules  []string
+	geoip  geoipFlag
 	output command.Output
 
 	options request.Options
@@ -46,6 +47,7 @@ with the key and the cost, and the reason why it does not hit the others.`,
 	}
 
 	p.read.Add(c)
+	p.geoip.add(c)
 	c.Flags().StringArrayVar(&p.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
 	p.output.Add(c, "text", "json", "plain")
 	return c
@@ -84,7 +86,11 @@ func (p *parseCommand) prepare(c *cobra.Command) error {
 	}
 
 	if len(p.rules) > 0 {
-		if p.set, err = loadRules(c, p.rules...); err != nil {
+		databases, err := p.geoip.open(nil)
+		if err != nil {
+			return err
+		}
+		if p.set, err = loadRules(c, databases, p.rules...); err != nil {
 			return err
 		}
 		p.judge = p.set.NewJudge()

@@ -23,12 +23,13 @@ import (
 type served struct {
 	text   string
 	source config.Source
-	from   time.Time // zero for all
+	from   time.Time // by the server's times; zero for all
+	to     time.Time // by those of the requests: what another server has is not always in the order of its own times
 }
 
-const servedForm = "write source:NAME for a source of weir.yaml, s3://BUCKET/PREFIX/, journald:UNIT, redis://HOST:PORT/KEY, nats://HOST:PORT/STREAM or amqp://HOST:PORT/QUEUE, with ?from=TIME if you like"
+const servedForm = "write source:NAME for a source of weir.yaml, s3://BUCKET/PREFIX/, journald:UNIT, redis://HOST:PORT/KEY, nats://HOST:PORT/STREAM, amqp://HOST:PORT/QUEUE, kinesis://REGION/STREAM or hdfs://HOST:PORT/PATH, with ?from=TIME&to=TIME if you like"
 
-var servedSchemes = []string{"source", "s3", "journald", "redis", "nats", "amqp"}
+var servedSchemes = []string{"source", "s3", "journald", "redis", "nats", "amqp", "kinesis", "hdfs"}
 
 func isServed(text string) bool {
 	scheme, _, ok := strings.Cut(text, ":")
@@ -41,7 +42,7 @@ func parseServed(text string, now time.Time, settings *config.Config) (s served,
 	if s.source, err = servedSource(place, settings); err != nil {
 		return s, err
 	}
-	return s, parseTimes(text, query, servedForm, now, map[string]*time.Time{"from": &s.from})
+	return s, parseTimes(text, query, servedForm, now, map[string]*time.Time{"from": &s.from, "to": &s.to})
 }
 
 // servedSource is the source that reads a place: that of the configuration, or one without a login.
@@ -67,6 +68,8 @@ func servedSource(place string, settings *config.Config) (config.Source, error) 
 	switch {
 	case scheme == "source" && settings == nil:
 		return s, exit.Wrongf("%s is a source of a configuration, and there is no weir.yaml; name it by --config", place)
+	case scheme == "source" && slices.ContainsFunc(settings.Collector.Sources, func(s config.Source) bool { return s.Name == rest && s.AMQP.Acknowledge }):
+		return s, exit.Wrongf("the source %s takes messages out of a queue, and a backtest must not: backtest the log that was sent there", rest)
 	case scheme == "source":
 		return s, exit.Wrongf("%s has no source of the name %q that another server keeps", settings.File, rest)
 	case scheme == "s3":
@@ -79,6 +82,10 @@ func servedSource(place string, settings *config.Config) (config.Source, error) 
 		s.NATS = config.NATS{URL: "nats://" + u.Host, Stream: name}
 	case scheme == "amqp" && named:
 		s.AMQP = config.AMQP{URL: "amqp://" + u.Host, Queue: name}
+	case scheme == "hdfs" && named:
+		s.HDFS = config.HDFS{URL: config.Texts{"http://" + u.Host}, Path: u.Path, Open: true}
+	case scheme == "kinesis" && named:
+		s.Kinesis = config.Kinesis{Stream: name, Region: u.Host}
 	default:
 		return s, exit.Wrongf("%s names no log; %s", place, servedForm)
 	}
@@ -94,7 +101,7 @@ func servedBy(text string, s *config.Source) bool {
 
 // inputs are the logs, each from its first entry to the last one that it has now. end has to be called at the end.
 func (s *served) inputs(ctx context.Context) (all []backtest.Input, end func(), err error) {
-	logs, err := daemon.OpenStreams(&s.source)
+	logs, err := daemon.OpenStreams(ctx, &s.source)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", s.text, err)
 	}
@@ -108,7 +115,7 @@ func (s *served) inputs(ctx context.Context) (all []backtest.Input, end func(), 
 		if err = lines.begin(s.from); err != nil {
 			break
 		}
-		all = append(all, backtest.Input{Path: log.String(), Reader: lines, Records: s.source.Kind() != "s3"})
+		all = append(all, backtest.Input{Path: log.String(), Reader: lines, Records: s.source.Kind() != "s3" && s.source.Kind() != "hdfs", Before: s.to})
 	}
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no such log")

@@ -39,6 +39,7 @@ minute, hour and day. The logs are read once for each length of a window, and on
 	flags.StringArrayVar(&b.rules, "rules", nil, "read rules from `FILE`, or a glob; may be repeated")
 	flags.StringVar(&b.key, "key", "ip", "count all requests by `FIELD`: ip, user, ip/24+56, or several: ip,path")
 	b.read.Add(c)
+	b.geoip.add(c)
 	flags.StringVar(&b.late, "late", "10m", "accept lines that are out of order by up to `DURATION`")
 	b.output.Add(c, "text", "json")
 	c.PreRunE = func(c *cobra.Command, _ []string) error { return cmp.Or(noneEmpty(c.Flags()), b.output.Check()) }

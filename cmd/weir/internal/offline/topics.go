@@ -92,7 +92,7 @@ func (t *topicInput) client(settings *config.Config) (*kafka.Client, error) {
 
 // sourceOfTopic returns the first source that reads a topic, or nil.
 func sourceOfTopic(sources []config.Source, topic string) *config.Source {
-	if i := slices.IndexFunc(sources, func(s config.Source) bool { return slices.Contains(s.Kafka, topic) }); i >= 0 {
+	if i := slices.IndexFunc(sources, func(s config.Source) bool { return s.ReadsTopic(topic) }); i >= 0 {
 		return &sources[i]
 	}
 	return nil
@@ -101,6 +101,13 @@ func sourceOfTopic(sources []config.Source, topic string) *config.Source {
 // inputs are the partitions of the topic, each from its first record to the last one that it has now. End has to be
 // called at the end.
 func (t *topicInput) inputs(ctx context.Context, settings *config.Config) (all []backtest.Input, end func(), err error) {
+	if settings != nil {
+		if source := sourceOfTopic(settings.Collector.Sources, t.topic); source != nil {
+			if ours, _ := source.HeaderFields(); len(ours) > 0 {
+				return nil, nil, exit.Wrongf("%s: the source %s takes fields from headers of records (%s), which a backtest does not read", t.text, source.Name, strings.Join(ours, ", "))
+			}
+		}
+	}
 	client, err := t.client(settings)
 	if err != nil {
 		return nil, nil, err
@@ -186,12 +193,16 @@ func (p *partitionLines) fetch() error {
 	return nil
 }
 
-// appendRecord appends a record as a line.
+// appendRecord appends a record as a line. A character in it that stands for a newline there is a space: a client may have
+// written it.
 func appendRecord(lines, record []byte) []byte {
 	begin := len(lines)
 	lines = append(lines, bytes.TrimRight(record, "\r\n")...)
 	for at := begin; at < len(lines); at++ {
-		if lines[at] == '\n' {
+		switch lines[at] {
+		case backtest.RecordNewline:
+			lines[at] = ' '
+		case '\n':
 			lines[at] = backtest.RecordNewline
 		}
 	}

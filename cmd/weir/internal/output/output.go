@@ -44,11 +44,15 @@ func Colorful(w io.Writer) bool {
 	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// Table writes rows of cells, tabs between them, in columns.
+// Table writes rows of cells, tabs between them, in columns. The text of a cell may come from outside.
 func Table(b *strings.Builder, rows []string) {
 	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(w, row)
+		cells := strings.Split(row, "\t")
+		for i, cell := range cells {
+			cells[i] = Printable(cell)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
 	_ = w.Flush() // a Builder takes everything
 }

@@ -1,6 +1,7 @@
 package output
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -13,5 +14,14 @@ func TestPrintable(t *testing.T) {
 		if got := Printable(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
+	}
+}
+
+// Names of files and errors of servers come from outside: they must not control the terminal.
+func TestTablesArePrintable(t *testing.T) {
+	var b strings.Builder
+	Table(&b, []string{"a\t/logs/b\x1b[31mz.log\tx", "name\ttwo\nlines\t\u202e"})
+	if got, want := b.String(), "a     /logs/b\\x1b[31mz.log  x\nname  two\\nlines            \\u202e\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -121,6 +121,9 @@ func (e *Entry) Reason() string {
 		text = fmt.Sprintf("by %s: %s", output.Printable(e.By), output.Printable(why))
 	case e.Limit != "":
 		text = blocklist.Broke(e.Count, "hits", output.Printable(e.Limit))
+		if e.Why != "" { // of a group: its addresses
+			text += "; " + output.Printable(e.Why)
+		}
 	}
 
 	if e.Level > 1 {

@@ -34,3 +34,12 @@ func TestWhatIsNotRefusedComesFirst(t *testing.T) {
 		}
 	}
 }
+
+// The entry of a network names the addresses that led to it.
+func TestTheAddressesOfANetworkAreShown(t *testing.T) {
+	e := &Entry{Entry: blocklist.Entry{Limit: "5 blocked addresses within 10 minutes", Count: 6, Level: 2, By: "weir", Why: "6 blocked addresses: 203.0.113.1, 203.0.113.2"}}
+	const want = "more than 5 blocked addresses within 10 minutes; 6 blocked addresses: 203.0.113.1, 203.0.113.2, offence 2"
+	if got := e.WhyText(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

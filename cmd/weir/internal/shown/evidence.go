@@ -27,8 +27,11 @@ func (e *Evidence) Text(b *strings.Builder, times Times) {
 		return
 	}
 	what := "hit"
-	if blocklist.IsDifferent(e.Limit) {
+	switch {
+	case blocklist.IsDifferent(e.Limit):
 		what = "different value"
+	case blocklist.IsShare(e.Limit):
+		what = "hit of the share"
 	}
 	fmt.Fprintf(b, "The last requests that counted for %s %s, %s (%d kept, %s counted):\n", output.Printable(e.Rule), output.Printable(e.Key),
 		times.Zone("newest first"), len(e.Requests), output.Counted(int(e.Counted), what))

@@ -1,0 +1,56 @@
+package amazon_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weir/internal/amazon"
+)
+
+// A server may redirect a call to itself, but not without an end, and to no other server, which would get the signature.
+func TestRedirects(t *testing.T) {
+	var elsewhere, calls atomic.Int64
+	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))
+	defer other.Close()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		switch r.URL.Path {
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusTemporaryRedirect)
+		case "/moved":
+			http.Redirect(w, r, "/here", http.StatusPermanentRedirect)
+		case "/other":
+			http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
+		}
+	}))
+	defer server.Close()
+	loaded, err := amazon.Load(t.Context(), &amazon.Options{Region: "eu-central-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{"/loop": 307, "/moved": 200, "/other": 307} {
+		before := calls.Load()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(20*time.Second, server.CloseClientConnections)
+		answer, err := loaded.HTTPClient.Do(r)
+		timer.Stop()
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			continue
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != want || calls.Load()-before > 12 {
+			t.Errorf("%s: %s after %d calls", path, answer.Status, calls.Load()-before)
+		}
+	}
+	if elsewhere.Load() > 0 {
+		t.Error("another server was called")
+	}
+}

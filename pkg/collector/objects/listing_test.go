@@ -1,0 +1,103 @@
+package objects
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/internal/bucket"
+	"weir/pkg/collector/ordered"
+)
+
+// A file is all that a store has, if it has it.
+type file struct {
+	bucket.Object
+	text string
+	away bool
+}
+
+func (f *file) Look(context.Context, string) error { return nil }
+
+func (f *file) List(_ context.Context, _ string, each func(bucket.Object) error) error {
+	if f.away {
+		return nil
+	}
+	o := f.Object
+	o.Open, o.Size = false, int64(len(f.text))
+	return each(o)
+}
+
+func (f *file) Open(ctx context.Context, o *bucket.Object) (*bucket.Body, error) {
+	return f.OpenFrom(ctx, o, 0)
+}
+
+func (f *file) OpenFrom(_ context.Context, _ *bucket.Object, from int64) (*bucket.Body, error) {
+	o := f.Object
+	o.Size = int64(len(f.text))
+	return bucket.NewBody(o, io.NopCloser(strings.NewReader(f.text[from:])), func() {}), nil
+}
+
+// A follower lists a file whenever it reads.
+type follower struct {
+	*file
+	log   *log
+	place ordered.Place
+}
+
+func follow(t *testing.T) *follower {
+	t.Helper()
+	f := &file{Object: bucket.Object{Key: "/a", ID: "1", ETag: "1", Modified: time.Now().Add(-3 * time.Hour), Open: true}, text: "one\n"}
+	opened, err := Open(Options{URL: "hdfs://", Delay: time.Hour, Store: f, Open: true, ListEvery: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := opened.(*log)
+	l.Remember(&ordered.Memory{})
+	return &follower{f, l, place{}.first()}
+}
+
+func (f *follower) reads(t *testing.T, want string) {
+	t.Helper()
+	f.log.finder.(*listing).next = time.Time{}
+	page, err := f.log.Read(t.Context(), f.place)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.place = page.End(f.place)
+	got := ""
+	for _, e := range page.Entries {
+		got += string(e.Value) + " "
+	}
+	if got != want || page.Missed > 0 {
+		t.Errorf("it reads %q, %+v; want %q", got, page, want)
+	}
+}
+
+// restart forgets what the journal does not have.
+func (f *follower) restart() { f.log.finder.(*listing).open = nil }
+
+// After a restart, a file that is being written is looked at between the listings also if it has nothing new.
+func TestAFileWithNothingNewIsFollowed(t *testing.T) {
+	f := follow(t)
+	f.reads(t, "one ")
+	f.restart()
+	f.reads(t, "")
+	if n := len(f.log.finder.(*listing).open); n != 1 {
+		t.Errorf("%d files are followed", n)
+	}
+}
+
+// A listing may miss a file that is renamed meanwhile. The bytes that were read are remembered, however old the file is.
+func TestAFileThatOneListingMissesIsReadOn(t *testing.T) {
+	f := follow(t)
+	f.reads(t, "one ")
+	f.restart()
+	f.away = true
+	f.reads(t, "")
+	f.reads(t, "")
+	f.away, f.Object.Open = false, false
+	f.text, f.ETag, f.Modified = "one\ntwo\n", "2", time.Now()
+	f.reads(t, "two ")
+}
