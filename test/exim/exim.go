@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"net/mail"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -167,9 +169,24 @@ func (s *Server) Stop() {
 	}
 }
 
-// Box returns the mails of a recipient.
+// Box returns the mails of a recipient. It waits until one that is being delivered is whole.
 func (s *Server) Box(name string) (mails []*mail.Message) {
-	text, _ := os.ReadFile(filepath.Join(s.folder, "spool", "box"))
+	s.t.Helper()
+	box, err := os.Open(filepath.Join(s.folder, "spool", "box"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer box.Close()
+	if err := syscall.FcntlFlock(box.Fd(), syscall.F_SETLKW, &syscall.Flock_t{Type: syscall.F_RDLCK}); err != nil { // as exim does
+		s.t.Fatal(err)
+	}
+	text, err := io.ReadAll(box)
+	if err != nil {
+		s.t.Fatal(err)
+	}
 	for _, one := range strings.Split("\n"+string(text), "\nFrom ")[1:] {
 		_, one, _ = strings.Cut(one, "\n")
 		m, err := mail.ReadMessage(strings.NewReader(one))

@@ -63,12 +63,12 @@ func (g *listing) find(ctx context.Context) (*object, error) {
 		now := time.Now()
 		g.rest(now)
 		switch {
-		case !now.Before(g.next) || g.others:
-		case len(g.open) > 0 && !now.Before(g.again):
+		case len(g.open) > 0 && !now.Before(g.again): // first: the listings may come more often, and have no file that was moved away
 			if err := g.lookAgain(ctx, now); err != nil {
 				return nil, err
 			}
 			return g.take(), nil
+		case !now.Before(g.next) || g.others:
 		default:
 			until := g.next
 			if len(g.open) > 0 && g.again.Before(until) {
@@ -94,13 +94,16 @@ func (g *listing) take() *object {
 	return first
 }
 
-// rest ends a round: the next look at the objects that are being written is as long after it as it took, and a second.
+// rest ends a round. The next look at the objects that are being written is as long after the last one as that took, and a
+// second.
 func (g *listing) rest(now time.Time) {
 	if g.looked.IsZero() {
 		return
 	}
 	g.log.trouble, g.log.unready = g.log.unready, nil
-	g.again = now.Add(max(followEvery, now.Sub(g.looked)))
+	if g.following {
+		g.again = now.Add(max(followEvery, now.Sub(g.looked)))
+	}
 	g.following, g.looked = false, time.Time{}
 }
 
