@@ -247,6 +247,50 @@ func TestAGroupEndsWhenItsAddressesAreUnblocked(t *testing.T) {
 	l.want("sprays/192.0.2.0/24", func(e *blocklist.Entry) bool { return e.Ended > 0 })
 }
 
+// The last block of a network is lifted with its addresses, and then further ones are unblocked, or break their limit late:
+// the block before moves to where it lasts yet, and stands on the list.
+func TestABlockOfAGroupThatMovesWhenALaterOneWasLiftedIsListed(t *testing.T) {
+	for name, moves := range map[string]func(breaks, unblock func(seconds int64, address int)){
+		"later": func(_, unblock func(int64, int)) { unblock(71, 1) },
+		"twice": func(breaks, unblock func(int64, int)) {
+			unblock(71, 1)
+			breaks(64, 9) // the block moves from the 65th second
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newGroupsLab(t, 1)
+			l.rules = `rules:
+  - {name: few, key: ip, limits: [4/10s], block: {for: 1h}}
+  - {name: sprays, on: blocked, key: ip/24+48, distinct: ip, limits: [3/5m], mode: enforce, block: {for: 1m}}`
+			l.start(l.rules)
+			p := l.takes()
+			begin := l.newest().UnixMilli()
+			l.clock, l.now = begin+70_000, time.UnixMilli(begin+70_000)
+			breaks := func(seconds int64, address int) {
+				l.send("s", "few", func(w *hit.Writer) { w.Add(0, fmt.Append(nil, "192.0.2.", address), begin+seconds*1000, 5) })
+				l.settle(p)
+			}
+			unblock := func(seconds int64, address int) {
+				l.send("enforcer", "few", func(w *hit.Writer) { w.Unblock(0, fmt.Append(nil, "192.0.2.", address), begin+seconds*1000, "order") })
+				l.settle(p)
+			}
+
+			for address, seconds := range []int64{6, 7, 8, 10, 70, 71, 72, 73} {
+				breaks(seconds-6, address+1)
+			}
+			l.want("sprays/192.0.2.0/24", func(e *blocklist.Entry) bool { return e.From == begin+67_000 && e.Ended == 0 })
+			unblock(70, 5)
+			l.want("sprays/192.0.2.0/24", func(e *blocklist.Entry) bool { return e.From == begin+67_000 && e.Ended > 0 })
+			moves(breaks, unblock)
+			want := begin + 65_000
+			if name == "twice" {
+				want = begin + 64_000
+			}
+			l.want("sprays/192.0.2.0/24", func(e *blocklist.Entry) bool { return e.From == want && e.Ended == 0 })
+		})
+	}
+}
+
 // The block of an address that a group rule does not count is one hit of the metrics, whatever its id.
 func TestHitsOfAnotherGroupAreOneEach(t *testing.T) {
 	l := newGroupsLab(t, 1)

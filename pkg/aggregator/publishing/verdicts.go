@@ -35,6 +35,9 @@ func (p *Publisher) Decide(to []Publication, w *windows.Window, o window.Outcome
 	if o.Event == window.Broke || w.Verdict == nil {
 		return p.block(to, w, o, cause)
 	}
+	if w.Verdict.Lifted {
+		return p.listAgain(to, w, o)
+	}
 	p.move(w, o)
 	if !w.Verdict.HeldBack(w.Rule) {
 		to = p.groups.began(to, w, o)
@@ -64,13 +67,22 @@ func (p *Publisher) undone(to []Publication, w *windows.Window, o window.Outcome
 	from, _, level, _ := w.State.Block()
 	others := w.State.Others()
 	i := slices.IndexFunc(others, func(other window.Outcome) bool { return other.From == from && other.Level == level })
-	if i < 0 || others[i].Until <= now.UnixMilli() {
+	if i < 0 {
+		return to
+	}
+	return p.listAgain(to, w, others[i])
+}
+
+// listAgain is for the block of a group before one that was lifted: it has moved, and is listed again if it lasts.
+func (p *Publisher) listAgain(to []Publication, w *windows.Window, o window.Outcome) []Publication {
+	now := p.list.config.Now()
+	if o.Until <= now.UnixMilli() {
 		return to
 	}
 	v := &windows.Verdict{Decided: now.UnixMilli(), Guarded: w.Verdict.Guarded, Listed: true}
-	takeOver(v, w, others[i])
+	takeOver(v, w, o)
 	if w.Rule.Spec != nil && w.Rule.Spec.GuardsTraffic() {
-		v.Guarded = p.guards(w, v, others[i], Cause{})
+		v.Guarded = p.guards(w, v, o, Cause{})
 	}
 	w.Verdict, w.Index = v, windows.IndexSet
 	p.list.log.verdict(p.of.Logger, now, blocklist.EventCorrected, w, v)
