@@ -52,7 +52,8 @@ type counter struct {
 	windows   *windows.Set
 	sources   *hit.Positions
 	publisher *publishing.Publisher
-	reached   int64 // the newest counted time
+	reached   int64     // the newest counted time
+	recorded  time.Time // of the last record
 	decided   []publishing.Publication
 
 	batches []*batch
@@ -81,6 +82,7 @@ func (c *counter) gather(ctx context.Context, records []topic.Record) (int, erro
 	c.used = 0
 	pairs := 0
 	for n := range records {
+		c.recorded = records[n].Time
 		if pairs >= mostPairs || c.used >= mostBatches || pairs >= mostHot && c.windows.Wanted() == 0 {
 			return n, nil
 		}

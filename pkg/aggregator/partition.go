@@ -278,7 +278,7 @@ func (p *partition) show() {
 	s := &PartitionStatus{Partition: p.number, Offset: at.Offset, Lag: lag.Records, Generation: at.Generation, Fence: p.own.Fence.String(),
 		Reached: instant(p.counter.reached), Hot: p.windows.Len(), Dirty: p.windows.Dirty(), Waiting: p.windows.Waiting(),
 		Unsent: int(p.publisher.Sent() - p.publisher.Acknowledged()), Checkpoint: stored.Offset, Error: p.stopped,
-		Problem: p.problems.present(p.counter.reached), seen: lag}
+		Problem: p.problems.present(p.counter.reached, p.counter.recorded), seen: lag}
 	if !storedAt.IsZero() {
 		s.Written = new(storedAt.UTC())
 	}

@@ -28,12 +28,17 @@ func (p *problems) leftOut(operation string, err error) {
 	p.last, p.lastAt = err.Error(), p.now()
 }
 
-// present describes the problem of now, if there is one; reached is the newest time that was counted.
-func (p *problems) present(reached int64) string {
+// present describes the problem of now, if there is one; reached is the newest time that was counted, and recorded that of
+// the last record of the log, zero if none was read.
+func (p *problems) present(reached int64, recorded time.Time) string {
 	now := p.now()
 	if newest := time.UnixMilli(reached).UTC(); newest.Sub(now) > p.late {
-		text := fmt.Sprintf("hits of %s were counted, and that time is still to come: a clock was wrong. Until then their keys are not counted, "+
-			"unless the rule gets another name", newest.Format(time.RFC3339))
+		why := "a clock was wrong. Until then their keys are not counted, unless the rule gets another name"
+		if recorded.IsZero() || recorded.Sub(now) > p.late {
+			why = "the clock of this machine is behind, or that of a collector or of Kafka is ahead. Correct the clock; if it was ahead, " +
+				"these keys are not counted until then, unless the rule gets another name"
+		}
+		text := fmt.Sprintf("hits of %s were counted, and that time is still to come: %s", newest.Format(time.RFC3339), why)
 		if !p.ahead {
 			p.faults.Note("clock", fmt.Errorf("%s", text))
 		}

@@ -47,7 +47,8 @@ func TestAClockThatWasAhead(t *testing.T) {
 		t.Errorf("with the wrong clock: %s", p.shown.Load().Problem)
 	}
 
-	l.now = right
+	l.now, l.logTime = right, right
+	l.clock = right.UnixMilli()
 	for n := range 10 {
 		count(fmt.Sprint("192.0.2.", 2+n), l.now)
 	}
@@ -60,6 +61,23 @@ func TestAClockThatWasAhead(t *testing.T) {
 	l.now = right.AddDate(1, 0, 1)
 	if l.turn(p); p.shown.Load().Problem != "" {
 		t.Errorf("a year later: %s", p.shown.Load().Problem)
+	}
+}
+
+// While the aggregator's own clock is behind, the problem names that clock.
+func TestAClockThatIsBehind(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	l.start(labRules)
+	p := l.takes()
+	l.now = l.newest().Add(-time.Hour)
+	l.hits("192.0.2.1", 1)
+	l.settle(p)
+	if text := p.shown.Load().Problem; !strings.Contains(text, "still to come: the clock of this machine is behind, or") {
+		t.Errorf("the problem is %q", text)
+	}
+	l.now = l.newest()
+	if l.turn(p); p.shown.Load().Problem != "" {
+		t.Errorf("with the right clock: %s", p.shown.Load().Problem)
 	}
 }
 

@@ -63,7 +63,7 @@ func (s *Source) checkAMQP(v yamlfile.Value) {
 	if s.AMQP.Acknowledge && v.Has("start") {
 		v.Key("start").Faultf("leave it out", "start has no meaning for a queue whose messages are acknowledged: all that it has are read")
 	}
-	if s.TLS.On && strings.HasPrefix(s.AMQP.URL, "amqp://") {
+	if s.TLS.On && strings.HasPrefix(strings.ToLower(s.AMQP.URL), "amqp://") {
 		v.Key("tls").Faultf("write url: \"amqps://…\"", "tls is given, but amqp:// is not encrypted")
 	}
 }

@@ -32,6 +32,7 @@ func TestErrorsOfStreamsHaveTheirPlaces(t *testing.T) {
 		"collector: {sources: [{amqp: {url: 'amqps://a', queue: a}}]}":                                                         `weir.yaml:1:36: "a" has no port; write a:5671`,
 		"collector: {sources: [{amqp: {url: 'amqp://a:1/v', queue: a, user: u}}]}":                                             `weir.yaml:1:30: only one of user and password_file is given; give both or neither`,
 		"collector: {sources: [{amqp: {url: 'amqp://a:1', queue: a}, tls: true}]}":                                             `weir.yaml:1:66: tls is given, but amqp:// is not encrypted; write url: "amqps://…"`,
+		"collector: {sources: [{amqp: {url: 'AMQP://a:1', queue: a}, tls: true}]}":                                             `weir.yaml:1:66: tls is given, but amqp:// is not encrypted; write url: "amqps://…"`,
 		"collector: {sources: [{amqp: {url: 'amqp://a:1', queue: a}}, {amqp: {url: 'amqp://a:1', queue: a}}]}":                 `weir.yaml:1:69: the source amqp-1 reads the queue a too, so its requests would count twice; name it in one source, or give each an only that takes other records`,
 		"collector: {sources: [{s3: logs}]}":                                                                                   `weir.yaml:1:28: "logs" is not a place in S3: write s3://bucket/prefix/`,
 		"collector: {sources: [{s3: 's3://a/b', endpoint: 'a:1'}]}":                                                            `weir.yaml:1:50: "a:1" is not the address of a server: write https://host:port`,
