@@ -18,14 +18,19 @@ func (s *Server) StoreOffsets(stream string, consumers ...string) {
 	})
 }
 
-// PublishRaw publishes a message to a stream as it is, which may not be AMQP 1.0. The server was started with WithStreams.
-func (s *Server) PublishRaw(stream, message string) {
+// PublishRaw publishes messages to a stream as they are, which may not be AMQP 1.0, and together. The server was started
+// with WithStreams.
+func (s *Server) PublishRaw(stream string, messages ...string) {
 	s.t.Helper()
 	s.speak(func(c *streamClient) {
 		c.send(1, "\x00\x00\x00\x06\x01", text(""), text(stream)) // as the publisher 1
 		c.await(answer | 1)
-		c.send(2, "\x01\x00\x00\x00\x01", string(binary.BigEndian.AppendUint64(nil, 1)), string(binary.BigEndian.AppendUint32(nil, uint32(len(message)))), message)
-		c.await(3) // it is stored
+		parts := []string{"\x01", string(binary.BigEndian.AppendUint32(nil, uint32(len(messages))))}
+		for i, message := range messages {
+			parts = append(parts, string(binary.BigEndian.AppendUint64(nil, uint64(i))), string(binary.BigEndian.AppendUint32(nil, uint32(len(message)))), message)
+		}
+		c.send(2, parts...)
+		c.await(3) // they are stored
 	})
 }
 

@@ -26,6 +26,7 @@ type link struct {
 	options Options
 	conn    *amqp.Connection
 	ended   <-chan *amqp.Error      // why the server has ended conn
+	fault   *amqp.Error             // of ended
 	wrap    func(net.Conn) net.Conn // nil leaves it as it is
 }
 
@@ -34,6 +35,7 @@ func (l *link) connect() error {
 	if l.conn != nil && !l.conn.IsClosed() {
 		return nil
 	}
+	l.ended, l.fault = nil, nil
 	o := &l.options
 	login := &amqp.PlainAuth{Username: "guest", Password: "guest"}
 	if o.User != "" {
@@ -118,7 +120,7 @@ func (l *link) explain(err error) error {
 	var fault *amqp.Error
 	if !errors.As(err, &fault) {
 		if err != nil && closed && l.failed() {
-			return errors.New("the server has failed to send a message: its log has the reason; it cannot send messages of a stream that are not AMQP 1.0 with a body of data")
+			return errUnsent
 		}
 		if err != nil && closed && !errors.Is(err, errSilent) {
 			return fmt.Errorf("the server cannot be reached: %w", err)
@@ -145,11 +147,13 @@ func (l *link) explain(err error) error {
 // failed reports whether the server has ended the connection because of a fault of its own.
 func (l *link) failed() bool {
 	select {
-	case why := <-l.ended:
-		return why != nil && why.Code == amqp.InternalError
+	case why, first := <-l.ended:
+		if first {
+			l.fault = why
+		}
 	default:
-		return false
 	}
+	return l.fault != nil && l.fault.Code == amqp.InternalError
 }
 
 // noStream reports whether the server has refused to read a queue by offsets, because it is no stream.

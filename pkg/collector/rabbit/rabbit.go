@@ -7,6 +7,8 @@
 // that was read last: another one is at its offset, or the stream ends before it. A stream whose server lost its last
 // messages looks the same.
 //
+// A server cannot send some messages (unsent.go). It passes over these.
+//
 // The server does not tell how long a stream is. So another consumer looks at its last messages: at the beginning, and
 // once a second while many messages come.
 //
@@ -71,6 +73,9 @@ type stream struct {
 	held       *amqp.Delivery // it belongs to the next page
 	end        int64          // the position after the last message, when it was asked for
 	looked     time.Time      // then
+	prefetch   int            // of the consumer
+	careful    int64          // messages up to this position are asked for one by one
+	unsent     unsent
 }
 
 func (s *stream) String() string { return s.server.options.Queue }
@@ -90,8 +95,9 @@ func offsetOf(d *amqp.Delivery) (int64, error) {
 	return offset, nil
 }
 
-// consume begins a consumer at an offset, a time, or first or last.
-func (s *stream) consume(from any) (*amqp.Channel, <-chan amqp.Delivery, error) {
+// consume begins a consumer at an offset, a time, or first or last. The server sends so many messages before they are
+// acknowledged.
+func (s *stream) consume(from any, prefetch int) (*amqp.Channel, <-chan amqp.Delivery, error) {
 	was := s.server.conn
 	if err := s.server.connect(); err != nil {
 		return nil, nil, err
@@ -118,7 +124,7 @@ type found struct {
 
 // look returns the first message from a place on, or the last of all that come; nil when none comes.
 func (s *stream) look(ctx context.Context, from any, last bool) (f *found, err error) {
-	channel, deliveries, err := s.consume(from)
+	channel, deliveries, err := s.consume(from, 1) // it would fail for those behind too
 	if err != nil {
 		return nil, err
 	}
@@ -161,11 +167,14 @@ func (s *stream) Extent(ctx context.Context, was *ordered.Known) (ordered.Extent
 
 func (s *stream) extent(ctx context.Context, was *ordered.Known) (e ordered.Extent, err error) {
 	first, err := s.look(ctx, "first", false)
-	if err != nil {
+	if err != nil && !s.server.failed() {
 		return e, err
 	}
 	if first != nil {
 		e.First.Position = first.offset
+	}
+	if was != nil {
+		s.end = max(s.end, was.Position)
 	}
 	if err := s.lookAtEnd(ctx, true); err != nil {
 		return e, err
@@ -191,10 +200,15 @@ func (s *stream) extent(ctx context.Context, was *ordered.Known) (e ordered.Exte
 	return e, err
 }
 
-// lookAtEnd finds out how long the stream is: exactly, or at once up to the messages that the server keeps together.
+// lookAtEnd finds out how long the stream is: exactly, or at once up to the messages that the server keeps together. If
+// the server cannot send these, the end stays as it was known.
 func (s *stream) lookAtEnd(ctx context.Context, exactly bool) error {
 	s.looked = time.Now()
 	last, err := s.look(ctx, "last", exactly)
+	if err != nil && s.server.failed() {
+		s.stop()
+		return nil
+	}
 	s.end = 0
 	if last != nil {
 		s.end = last.offset + 1
@@ -225,6 +239,9 @@ func (s *stream) Read(ctx context.Context, after ordered.Place) (ordered.Page, e
 	if err != nil {
 		s.stop()
 	}
+	if err != nil && s.server.failed() {
+		return s.afterFailure(ctx, page)
+	}
 	if errors.Is(err, errClosed) && !s.server.conn.IsClosed() {
 		return page, ordered.ErrOther // perhaps with its queue
 	}
@@ -232,12 +249,16 @@ func (s *stream) Read(ctx context.Context, after ordered.Place) (ordered.Page, e
 }
 
 func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Page, err error) {
-	if s.channel == nil || s.at != after.Position {
+	most := prefetch
+	if after.Position < s.careful {
+		most = 1
+	}
+	if s.channel == nil || s.at != after.Position || s.prefetch != most {
 		s.stop()
-		if s.channel, s.deliveries, err = s.consume(after.Position); err != nil {
+		if s.channel, s.deliveries, err = s.consume(after.Position, most); err != nil {
 			return page, err
 		}
-		s.at = after.Position
+		s.at, s.prefetch = after.Position, most
 	}
 
 	bytes := 0
@@ -333,7 +354,7 @@ func taken(d amqp.Delivery, open bool) (*amqp.Delivery, error) {
 
 // acknowledge has the server send more.
 func (s *stream) acknowledge(d *amqp.Delivery) error {
-	if s.unread++; s.unread < ackEvery {
+	if s.unread++; s.unread < min(ackEvery, s.prefetch) {
 		return nil
 	}
 	s.unread = 0

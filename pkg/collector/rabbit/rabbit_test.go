@@ -144,9 +144,50 @@ func TestOffsetsWithoutMessages(t *testing.T) {
 		t.Errorf("the status is %+v, before it was at %d", s, before)
 	}
 
-	b.server.PublishRaw("logs", "no AMQP 1.0")
-	b.Trouble("the server has failed to send a message")
 }
+
+// Messages that the server cannot send are passed over once a later one comes, and counted, with those that it cannot send
+// because of them. All others count once, also if the collector begins, or begins again, next to them.
+func TestMessagesThatTheServerCannotSend(t *testing.T) {
+	b := newBenchOn(t, rabbit.WithStreams)
+	b.server.Make("logs", "stream")
+	lost := func(want int64) {
+		t.Helper()
+		wait.Until(t, "the messages to be counted as lost", func() bool { return b.Status().Lost >= want })
+		if s := b.Status(); s.Lost != want {
+			t.Errorf("the status is %+v, want %d lost", s, want)
+		}
+	}
+	b.server.Add("logs", b.Lines(300))
+	b.server.PublishRaw("logs", "no AMQP 1.0")
+	b.server.Add("logs", b.Lines(3))
+	b.server.PublishRaw("logs", "no", "neither", data(b.Lines(1)[0]), data(b.Lines(1)[0]))
+	b.Start()
+	b.Await()
+	lost(3)
+	b.Settle()
+	b.server.Add("logs", b.Lines(300))
+	b.Await()
+
+	b.Restart(func() {
+		b.server.Add("logs", b.Lines(3))
+		b.server.PublishRaw("logs", data("not read"), "no")
+	})
+	b.Sink.Await(t, b.Want)
+	b.Trouble("the server has failed to send a message")
+	b.server.Add("logs", b.Lines(3))
+	b.Await()
+	lost(2)
+	b.Restart(func() {})
+	b.server.Add("logs", b.Lines(3))
+	b.Await()
+	if n := b.Status().Lost; n != 0 {
+		t.Errorf("%d messages are lost after a restart", n)
+	}
+}
+
+// data is a message of AMQP 1.0.
+func data(body string) string { return "\x00Su\xa0" + string([]byte{byte(len(body))}) + body }
 
 // Faults of the login and the queue are named, and a password is read again.
 func TestErrors(t *testing.T) {
