@@ -266,6 +266,29 @@ func TestForeignPatternsAreWarnedOf(t *testing.T) {
 	}
 }
 
+// A condition on records that never holds is warned of, for such a source counts nothing.
+func TestAnOnlyThatNeverHoldsIsWarnedOf(t *testing.T) {
+	for only, want := range map[string]string{
+		`status == 404`:                        `weir.yaml:1:43: status == 404 never holds: the fields of a record are texts; write a text, such as status == "404", or int(status) >= 400`,
+		`a == "b" or log.status in [404, 500]`: `log.status in [404, 500] never holds`,
+		`true == upstream`:                     `true == upstream never holds`,
+		`ip == "10.0.0.0/8"`:                   `ip == "10.0.0.0/8" never holds: no address is a network; compare the beginning of the text: ip startsWith "10."`,
+		`inNetwork(ip, "10.0.0.0/8")`:          `inNetwork(ip, "10.0.0.0/8") never holds: there is no such function`,
+		`int(status) >= 400`:                   "",
+		`len(app) > 3`:                         "",
+		`status != 404`:                        "",
+		`a in ["404"] and lower(b) == "c"`:     "",
+	} {
+		_, warnings, err := config.Read([]byte(`collector: {sources: [{file: a.log, only: '`+only+`'}]}`), config.Options{File: "weir.yaml", NoRules: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == "" && len(warnings) > 0 || want != "" && (len(warnings) != 1 || !strings.Contains(warnings[0].String(), want)) {
+			t.Errorf("%s: %v", only, warnings)
+		}
+	}
+}
+
 // A lease that is longer than attempts can be settled is warned of: a request that ends after that is not free before the
 // lease ends.
 func TestLongLeasesAreWarnedOf(t *testing.T) {

@@ -48,7 +48,9 @@ func (s *Source) checkReading(v yamlfile.Value) {
 	if _, err := expr.Compile(s.Only, expr.AllowUndefinedVariables(), expr.AsBool()); err != nil {
 		what, _, _ := strings.Cut(err.Error(), "\n")
 		v.Key("only").Faultf(`write it as kubernetes.labels.app == "shop"`, "the expression cannot be read: %s", what)
+		return
 	}
+	s.warnNever(v)
 }
 
 // checkGuard checks the addresses of sources that accept lines.
