@@ -171,7 +171,7 @@ func (f *source) follow(ctx context.Context) {
 			}
 			quiet.note()
 		case err := <-faults:
-			f.in.Trouble("watch", fmt.Errorf("notifications of file changes were lost; files are checked once a second: %w", err))
+			f.in.Incident("watch", fmt.Errorf("notifications of file changes were lost; files are checked once a second: %w", err))
 		case <-ticker.C:
 			if n%globEvery == 0 {
 				f.discover(ctx, false)

@@ -169,7 +169,7 @@ func (h *httpSource) contained() http.Handler {
 
 func (h *httpSource) serve(server *http.Server, listener net.Listener) error {
 	bounds := limited.Bounds{Connections: h.limits.connections, PerAddress: h.limits.connections / 2, Asks: h.asks()}
-	listener = limited.Listen(listener, bounds, func(why error) { h.in.Trouble("connections", why) })
+	listener = limited.Listen(listener, bounds, func(why error) { h.in.Incident("connections", why) })
 	path, _ := h.path()
 	h.in.Logger().Info("takes requests", "address", listener.Addr().String(), "path", path)
 	var err error

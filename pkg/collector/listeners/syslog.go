@@ -117,6 +117,6 @@ func (s *syslogSource) refuses(from netip.Addr) bool {
 		return false
 	}
 	s.in.Uncounted(pipeline.ReasonSender, 1)
-	s.in.Trouble("from", fmt.Errorf("%s may not send: from does not name it", from))
+	s.in.Incident("from", fmt.Errorf("%s may not send: from does not name it", from))
 	return true
 }

@@ -55,7 +55,7 @@ func (s *syslogSource) receive(ctx context.Context, socket io.Closer, read func(
 		case errors.Is(err, net.ErrClosed):
 			return nil
 		case err != nil:
-			s.in.Trouble("read", err)
+			s.in.Incident("read", err)
 			sleep.For(ctx, 100*time.Millisecond)
 		case n > 0 && !take(buffer[:n]):
 			return nil
@@ -81,7 +81,7 @@ func (s *syslogSource) readUDP(ctx context.Context, conn *net.UDPConn) error {
 	return s.receive(ctx, conn, read, func(message []byte) bool {
 		if ok, _ := s.inbox.try(message, pipeline.Counted); !ok {
 			s.dropped.Inc()
-			s.in.Trouble("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
+			s.in.Incident("queue", errors.New("datagrams are dropped, because Kafka is away or they come faster than they are counted"))
 		}
 		return true
 	})

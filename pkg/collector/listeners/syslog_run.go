@@ -107,7 +107,7 @@ func (s *syslogSource) listen(ctx context.Context) (address string, read reader,
 // accept takes connections until the context is done; all of them have ended when it returns.
 func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 	bounds := limited.Bounds{Connections: s.limits.connections, PerAddress: s.limits.connections / 2}
-	l = limited.Listen(l, bounds, func(why error) { s.in.Trouble("connections", why) })
+	l = limited.Listen(l, bounds, func(why error) { s.in.Incident("connections", why) })
 	defer closeWith(ctx, l)()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -119,7 +119,7 @@ func (s *syslogSource) accept(ctx context.Context, l net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil: // too many files are open, or the client is gone
-			s.in.Trouble("accept", err)
+			s.in.Incident("accept", err)
 			sleep.For(ctx, 100*time.Millisecond)
 			continue
 		}

@@ -48,7 +48,7 @@ func (s *syslogSource) converse(ctx context.Context, conn net.Conn) {
 
 func (s *syslogSource) troubleWith(ctx context.Context, conn net.Conn, err error) {
 	if err != nil && ctx.Err() == nil {
-		s.in.Trouble("connection", fmt.Errorf("the connection of %s: %w", conn.RemoteAddr(), err))
+		s.in.Incident("connection", fmt.Errorf("the connection of %s: %w", conn.RemoteAddr(), err))
 	}
 }
 

@@ -93,7 +93,7 @@ func (in *Intake) Isolated(name string, do func()) (sound bool) {
 func (in *Intake) stop(name string, p *panicked, pauseFor time.Duration) {
 	what := fmt.Sprintf("%s is stopped by %v; it is tried again from time to time: please report it, with the log", name, p)
 	in.stopped.add(name, what)
-	in.troubles.note(trouble{name, "run", what, in.Now()})
+	in.troubles.note(trouble{log: name, operation: "run", what: what, at: in.Now()})
 	in.panicked(name, p, "again in", pauseFor)
 }
 

@@ -125,7 +125,13 @@ func (in *Intake) Trouble(operation string, err error) { in.TroubleOf("", operat
 
 // TroubleOf is Trouble with one log of the source.
 func (in *Intake) TroubleOf(log, operation string, err error) {
-	in.troubles.note(trouble{log, operation, err.Error(), in.Now()})
+	in.troubles.note(trouble{log: log, operation: operation, what: err.Error(), at: in.Now()})
+	in.faults.Note(operation, err)
+}
+
+// Incident is Trouble that nothing mends, such as a connection that broke: the status shows it for an hour.
+func (in *Intake) Incident(operation string, err error) {
+	in.troubles.note(trouble{operation: operation, what: err.Error(), at: in.Now(), passes: true})
 	in.faults.Note(operation, err)
 }
 
@@ -147,7 +153,7 @@ func (in *Intake) Fault(log string, err error) {
 		in.troubles.over(log, "read")
 		return
 	}
-	in.troubles.note(trouble{log, "read", err.Error(), in.Now()})
+	in.troubles.note(trouble{log: log, operation: "read", what: err.Error(), at: in.Now()})
 }
 
 // Registry is where metrics of the source are registered; nil is nowhere.
@@ -198,7 +204,7 @@ func (in *Intake) Status(kind string) SourceStatus {
 		status.AddError(what)
 		status.CaughtUp = false
 	}
-	for _, what := range in.troubles.texts() {
+	for _, what := range in.troubles.texts(in.Now()) {
 		status.AddError(what)
 	}
 

@@ -26,7 +26,10 @@ type trouble struct {
 	log, operation string
 	what           string
 	at             time.Time
+	passes         bool // nothing mends it: it is shown for incidentShown
 }
+
+const incidentShown = time.Hour
 
 // note puts a problem in the place of the one before of the same operation. With too many the oldest is forgotten.
 func (t *troubles) note(one trouble) {
@@ -47,10 +50,11 @@ func (t *troubles) over(log, operation string) bool {
 	return len(t.all) < before
 }
 
-// texts are the problems, the last one first.
-func (t *troubles) texts() (texts []string) {
+// texts are the problems that are present at a time, the last one first.
+func (t *troubles) texts(now time.Time) (texts []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.all = slices.DeleteFunc(t.all, func(o trouble) bool { return o.passes && now.Sub(o.at) > incidentShown })
 	for _, one := range slices.Backward(t.all) {
 		texts = append(texts, fmt.Sprintf("%s (%s)", one.what, one.at.UTC().Format(time.RFC3339)))
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Several problems of a source are shown at once, the last one first. Each is cleared by what mends it, and by nothing else.
@@ -50,11 +51,36 @@ func TestSeveralProblemsOfASource(t *testing.T) {
 	}
 }
 
+// A problem that nothing mends is shown for an hour after the last time, and others until they are mended.
+func TestIncidentsPass(t *testing.T) {
+	rig := newRig(t, "rules: [{name: per-ip, key: ip, limits: [1/s]}]")
+	now := time.Now()
+	rig.pipeline.config.Now = func() time.Time { return now }
+	in, err := rig.pipeline.NewIntake(IntakeConfig{Name: "test", Envelope: "none", Format: "json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Trouble("open", errors.New("a cannot be opened"))
+	in.Incident("connection", errors.New("a connection broke"))
+	for _, step := range []struct {
+		after time.Duration
+		want  int
+	}{{0, 2}, {59 * time.Minute, 2}, {2 * time.Minute, 1}, {24 * time.Hour, 1}} {
+		if now = now.Add(step.after); len(in.Status("syslog").Errors) != step.want {
+			t.Errorf("%v later: %q", step.after, in.Status("syslog").Errors)
+		}
+	}
+	in.Incident("connection", errors.New("another one broke"))
+	if got := in.Status("syslog").Errors; len(got) != 2 {
+		t.Errorf("%q", got)
+	}
+}
+
 // A problem has a bound, whatever a server sent.
 func TestALongProblemIsCutOff(t *testing.T) {
 	var all troubles
 	all.note(trouble{what: strings.Repeat("x", 100_000)})
-	if got := all.texts()[0]; len(got) > 5000 || !strings.Contains(got, "… (100000 bytes)") {
+	if got := all.texts(time.Now())[0]; len(got) > 5000 || !strings.Contains(got, "… (100000 bytes)") {
 		t.Errorf("%d bytes: %.100s", len(got), got)
 	}
 }
