@@ -122,6 +122,9 @@ func (l *link) explain(err error) error {
 		if err != nil && closed && l.failed() {
 			return errUnsent
 		}
+		if err != nil && closed && l.fault != nil {
+			err = fmt.Errorf("%w: %s", err, l.fault.Reason)
+		}
 		if err != nil && closed && !errors.Is(err, errSilent) {
 			return fmt.Errorf("the server cannot be reached: %w", err)
 		}

@@ -35,6 +35,8 @@ type queue struct {
 	at                int64 // the position after the last message that was read
 	ready             int64 // messages that the server had and did not send, when it was asked
 	asked             time.Time
+	over              <-chan *amqp.Error // why the server has ended the channel of the consumer
+	remarks           string             // for the next page
 
 	mu      sync.Mutex
 	channel *amqp.Channel // of the consumer; nil: there is none
@@ -134,11 +136,19 @@ func (q *queue) isNoStream() error {
 func (q *queue) Read(ctx context.Context, after ordered.Place) (ordered.Page, error) {
 	page, err := q.read(ctx, after)
 	if err == nil || ctx.Err() != nil { // then those that were read are still to be acknowledged
+		page.Remarks, q.remarks = q.remarks, ""
 		return page, err
 	}
 	why := q.server.explain(err)
 	if errors.Is(err, errClosed) && !q.server.conn.IsClosed() {
 		why = ordered.ErrOther // perhaps with its queue
+		select {
+		case fault := <-q.over:
+			if fault != nil {
+				q.remarks = "the server had ended the consumer: " + fault.Reason
+			}
+		default:
+		}
 	}
 	q.stop()
 	return page, why
@@ -195,7 +205,7 @@ func (q *queue) consume(position int64) error {
 	if err != nil {
 		return err
 	}
-	q.at = max(position, time.Now().UnixMicro())
+	q.at, q.over = max(position, time.Now().UnixMicro()), channel.NotifyClose(make(chan *amqp.Error, 1))
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.channel, q.base = channel, q.at

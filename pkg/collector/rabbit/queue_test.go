@@ -115,7 +115,7 @@ func TestMessagesThatComeAgain(t *testing.T) {
 			b.server.Add("logs", lines)
 			b.Sink.Await(t, b.Want)
 			b.server.Disconnect()
-			b.Trouble("reading logs: the server cannot be reached")
+			b.Trouble("reading logs: the server cannot be reached: the server ended the consumer: CONNECTION_FORCED - a test")
 			b.Sink.Unmute()
 			if !dedupe {
 				b.identified(100, 500)
@@ -128,6 +128,18 @@ func TestMessagesThatComeAgain(t *testing.T) {
 			b.empty()
 		})
 	}
+}
+
+// When the server ends a consumer, the log has the reason, and the messages come again.
+func TestAConsumerThatIsEnded(t *testing.T) {
+	b := newQueueBench(t, "quorum")
+	b.server.Control("eval", "application:set_env(rabbit, consumer_timeout, 1000), application:set_env(rabbit, channel_tick_interval, 500).")
+	b.make()
+	b.Start()
+	b.Sink.Set(func() { b.Sink.Mute = true })
+	b.server.Add("logs", b.Lines(10))
+	b.Sink.Await(t, b.Want)
+	b.Says("the server had ended the consumer: PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out")
 }
 
 // What may be in a queue, and who may read it.
