@@ -63,14 +63,28 @@ func (e *Enforcer) confirmGuard(w http.ResponseWriter, r *http.Request) error {
 	if q.Rule == "" || q.Rule == blocklist.EveryRule {
 		return problemf(http.StatusBadRequest, "the rule is missing: each rule is confirmed by its name")
 	}
-	if known, _ := e.ruling.Load().Rules.Rule(q.Rule); known != nil && known.Mode == rule.Shadow {
+	switch known, _ := e.ruling.Load().Rules.Rule(q.Rule); {
+	case known == nil:
+	case known.Mode == rule.Shadow:
 		return problemf(http.StatusConflict, "the rule %s is in shadow mode and refuses no one, so there is nothing to confirm: set its mode to enforce", q.Rule)
+	case known.Guard.Off() && !e.hasGuarded(q.Rule):
+		return problemf(http.StatusConflict, "the rule %s has no guard, so there is nothing to confirm: its blocks are enforced", q.Rule)
 	}
 	if q.Until == "" {
 		q.For = cmp.Or(q.For, usualConfirmation)
 	}
 
 	return e.orderForRule(w, r, o, q, blocklist.OrderConfirm)
+}
+
+// hasGuarded reports whether a rule has guarded entries, or is confirmed. Its guard may have been taken away since.
+func (e *Enforcer) hasGuarded(rule string) bool {
+	for _, g := range e.config.Set.Guarded(e.config.Now().UnixMilli()) {
+		if g.Rule == rule {
+			return true
+		}
+	}
+	return false
 }
 
 // endConfirmation is DELETE /v1/guard.

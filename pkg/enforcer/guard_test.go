@@ -81,3 +81,16 @@ func TestAShadowRuleIsNotConfirmed(t *testing.T) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 }
+
+// A rule without a guard has nothing that a confirmation would have enforced.
+func TestARuleWithoutAGuardIsNotConfirmed(t *testing.T) {
+	r := start(t, list(t), func(c *Config) {
+		c.Ruling.Rules = parsed(t, "rules: [{name: plain, key: ip, limits: [1/min]}, {name: guarded, key: ip, limits: [1/min], guard: {most_new: 5/min}}]")
+	})
+	if got := r.ask(r.overSocket(), "POST", "/v1/guard", `{"rule":"plain","why":"x"}`); got.status != http.StatusConflict || !strings.Contains(got.body, "has no guard") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+	if got := r.ask(r.overSocket(), "POST", "/v1/guard", `{"rule":"guarded","why":"x"}`); got.status != http.StatusCreated {
+		t.Errorf("before anything is held back: %d %s", got.status, got.body)
+	}
+}

@@ -1,7 +1,9 @@
 package rule
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"weir/internal/address"
 	"weir/pkg/request"
@@ -86,20 +88,28 @@ func (j *Judge) networkKey(r *Rule, ip netip.Addr) []byte {
 	return keys[start:len(keys):len(keys)]
 }
 
-// checkTraffic finds group rules that are guarded by traffic, where no rule counts it.
+// mostTrafficGuards bounds the group rules that are guarded by traffic: each takes memory of each partition, and time with
+// each request.
+const mostTrafficGuards = 16
+
+// checkTraffic finds group rules that are guarded by traffic, where no rule counts it, and those that are too many.
 func (l *loader) checkTraffic() {
-	for _, r := range l.rules {
-		if r.countsAll() {
-			return
-		}
-	}
+	counted := slices.ContainsFunc(l.rules, (*Rule).countsAll)
+	guarded := 0
 	for _, r := range l.rules {
 		if !r.GuardsTraffic() {
 			continue
 		}
 		fault := r.place
-		fault.What = "the guard of " + r.Name + " needs the share of all requests, and no rule counts these"
-		fault.Remedy = "write a rule by ip without match, count and cost, such as {name: traffic, key: ip, limits: [100000/hour], mode: shadow}"
-		l.faults = append(l.faults, fault)
+		if guarded++; guarded > mostTrafficGuards {
+			fault.What = fmt.Sprintf("the guard of %s is one too many: at most %d rules with on: blocked have most_share", r.Name, mostTrafficGuards)
+			fault.Remedy = "write most_new instead"
+			l.faults = append(l.faults, fault)
+		}
+		if !counted {
+			fault.What = "the guard of " + r.Name + " needs the share of all requests, and no rule counts these"
+			fault.Remedy = "write a rule by ip without match, count and cost, such as {name: traffic, key: ip, limits: [100000/hour], mode: shadow}"
+			l.faults = append(l.faults, fault)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package rule_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -38,6 +39,21 @@ func TestGuardsByTrafficNeedARuleThatCountsAll(t *testing.T) {
 	}
 	if set, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: a, key: ip, limits: [9/s]}]")); err != nil || set.Traffic() != -1 {
 		t.Errorf("%v: a rule without such a guard counts traffic", err)
+	}
+}
+
+// The rules with such a guard have a bound, for each takes memory and time.
+func TestGuardsByTrafficHaveABound(t *testing.T) {
+	file := "rules:\n- {name: a, key: ip, limits: [9/s]}\n"
+	for n := range 17 {
+		file += fmt.Sprintf("- {name: g%d, on: blocked, key: ip/24+48, distinct: ip, limits: [5/10min], guard: {most_share: 1%%}}\n", n)
+		_, _, err := rule.Parse("rules.yaml", []byte(file))
+		switch want := "rules.yaml:19"; {
+		case n < 16 && err != nil:
+			t.Fatal(err)
+		case n == 16 && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "the guard of g16 is one too many: at most 16 rules")):
+			t.Errorf("17 rules: %v", err)
+		}
 	}
 }
 

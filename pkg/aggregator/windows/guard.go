@@ -2,16 +2,12 @@ package windows
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
 
-	"github.com/cespare/xxhash/v2"
-
 	"weir/internal/store"
 	"weir/internal/varint"
-	"weir/pkg/hit"
 	"weir/pkg/rule"
 )
 
@@ -330,7 +326,7 @@ func (g *Guard) bytes(waiting int64) []byte {
 		b = append(b, name...)
 		b = g.rules[name].append(b, version)
 	}
-	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b))
+	return seal(b, 0)
 }
 
 // version is the first that has all that is known: an earlier program goes on with the bytes of version 1.
@@ -391,28 +387,22 @@ func ReadGuard(value []byte, seed uint64) (*Guard, error) {
 	if value == nil {
 		return g, nil
 	}
-	if LaterVersion(value, seededNoteVersion) {
-		return g, fmt.Errorf("the guard's counts: %w: version %d, this program reads up to %d", ErrNewer, value[0], seededNoteVersion)
-	}
-	if !hit.Sealed(value) {
-		return g, fmt.Errorf("the guard's counts of %d bytes: %w", len(value), ErrDamaged)
-	}
 
-	c := varint.Reader{Left: value[:len(value)-sealBytes]}
-	version := c.Byte()
-	if version < guardNoteVersion {
-		c.Fail()
-	}
 	read := &Guard{rules: map[string]*guardedRule{}, seed: seed}
-	read.reached = Place{Generation: c.Number(), Offset: c.Number()}
-	read.recorded = read.reached
-	for range c.AtMost(guardRules) {
-		name := string(c.Take(c.AtMost(guardName)))
-		read.rules[name] = readGuardedRule(&c, version)
-	}
-
-	if c.End(); c.Failed {
-		return g, fmt.Errorf("the guard's counts of %d bytes: %w", len(value), ErrDamaged)
+	err := readSealed(value, "the guard's counts", seededNoteVersion, func(c *varint.Reader) {
+		version := c.Byte()
+		if version < guardNoteVersion {
+			c.Fail()
+		}
+		read.reached = Place{Generation: c.Number(), Offset: c.Number()}
+		read.recorded = read.reached
+		for range c.AtMost(guardRules) {
+			name := string(c.Take(c.AtMost(guardName)))
+			read.rules[name] = readGuardedRule(c, version)
+		}
+	})
+	if err != nil {
+		return g, err
 	}
 	return read, nil
 }

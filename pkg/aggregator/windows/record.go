@@ -147,7 +147,30 @@ func sealRecord(b []byte, begin int) []byte {
 	if b[begin] < guardVersion {
 		return b
 	}
+	return seal(b, begin)
+}
+
+// seal ends what begins somewhere in b with its checksum.
+func seal(b []byte, begin int) []byte {
 	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b[begin:]))
+}
+
+// readSealed has a function read bytes of the store that begin with a version up to a known one, and end with their
+// checksum. The errors are ErrNewer and ErrDamaged.
+func readSealed(value []byte, what string, known byte, read func(c *varint.Reader)) error {
+	if LaterVersion(value, known) {
+		return fmt.Errorf("%s: %w: version %d, this program reads up to %d", what, ErrNewer, value[0], known)
+	}
+	c := varint.Reader{Failed: !hit.Sealed(value)}
+	if !c.Failed {
+		c.Left = value[:len(value)-sealBytes]
+		read(&c)
+		c.End()
+	}
+	if c.Failed {
+		return fmt.Errorf("%s, of %d bytes: %w", what, len(value), ErrDamaged)
+	}
+	return nil
 }
 
 // Moved says whether a verdict is another than it was published first.

@@ -2,7 +2,6 @@ package windows
 
 import (
 	"encoding/binary"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -10,7 +9,6 @@ import (
 
 	"weir/internal/store"
 	"weir/internal/varint"
-	"weir/pkg/hit"
 	"weir/pkg/rule"
 	"weir/pkg/window"
 )
@@ -133,7 +131,7 @@ func (t *Traffic) Append(b []byte, generation, offset int64) []byte {
 		b = binary.AppendUvarint(b, uint64(s.at))
 		b = binary.AppendUvarint(b, uint64(s.share))
 	}
-	return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b[begin:]))
+	return seal(b, begin)
 }
 
 // ReadTraffic reads what the store has, which may be nothing, or of another checkpoint: then it begins. The seed is for what
@@ -143,25 +141,29 @@ func ReadTraffic(value []byte, seed uint64, generation, offset int64) (*Traffic,
 	if value == nil {
 		return t, nil
 	}
-	if LaterVersion(value, trafficNoteVersion) {
-		return t, fmt.Errorf("the shares of networks: %w: version %d, this program reads up to %d", ErrNewer, value[0], trafficNoteVersion)
-	}
-	if !hit.Sealed(value) {
-		return t, fmt.Errorf("the shares of networks, of %d bytes: %w", len(value), ErrDamaged)
-	}
 
-	c := varint.Reader{Left: value[:len(value)-sealBytes]}
-	c.Want(trafficNoteVersion)
-	read, own := NewTraffic(seed), c.Number() == generation
-	own = c.Number() == offset && own
+	read, own := NewTraffic(seed), false
+	err := readSealed(value, "the shares of networks", trafficNoteVersion, func(c *varint.Reader) {
+		c.Want(trafficNoteVersion)
+		own = c.Number() == generation
+		own = c.Number() == offset && own
+		read.read(c)
+	})
+	if err != nil || !own {
+		return t, err
+	}
+	return read, nil
+}
+
+func (t *Traffic) read(c *varint.Reader) {
 	for range c.AtMost(trafficRules) {
 		name := string(c.Take(c.AtMost(guardName)))
 		of, err := window.ReadTraffic(c.Take(c.Number()))
 		if err != nil {
 			c.Fail()
-			break
+			return
 		}
-		read.rules[name] = of
+		t.rules[name] = of
 	}
 	for range c.AtMost(trafficShares) {
 		var s sentShare
@@ -169,16 +171,8 @@ func ReadTraffic(value []byte, seed uint64, generation, offset int64) (*Traffic,
 			s.network = binary.LittleEndian.Uint64(b)
 		}
 		s.at, s.share = c.Number(), c.AtMost(shareUnit)
-		read.shares = append(read.shares, s)
+		t.shares = append(t.shares, s)
 	}
-
-	switch c.End(); {
-	case c.Failed:
-		return t, fmt.Errorf("the shares of networks, of %d bytes: %w", len(value), ErrDamaged)
-	case !own:
-		return t, nil
-	}
-	return read, nil
 }
 
 // Keep forgets the rules for which keep is false, and the shares if none is left.
