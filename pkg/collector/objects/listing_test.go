@@ -149,8 +149,8 @@ func TestAnObjectThatCannotBeOpenedStaysInTheStatus(t *testing.T) {
 		t.Errorf("the first page is %+v, with the error %v", page, err)
 	}
 	for range 2 { // the second time after another listing, because a line was read
-		if page, err = read(); err == nil || len(page.Entries) > 0 {
-			t.Fatalf("it reads %+v in place of an error", page)
+		if page, err = read(); err == nil || err.Error() != "b: it is refused" || len(page.Entries) > 0 {
+			t.Fatalf("it reads %+v, with the error %v", page, err)
 		}
 	}
 	if page, err = read(); err != nil || len(page.Entries) > 0 || page.Waiting == 0 || page.Trouble == nil {

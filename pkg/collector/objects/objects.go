@@ -430,7 +430,10 @@ func (l *log) get(ctx context.Context, o *bucket.Object) (*bucket.Body, error) {
 		l.miss(o.Key, err.Error())
 		return nil, nil
 	}
-	return body, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Key, err)
+	}
+	return body, nil
 }
 
 // resume opens the object of a place. If it was written again and does not begin as the one before, what was not read of
