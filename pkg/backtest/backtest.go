@@ -49,7 +49,7 @@ type Input struct {
 	Path   string    // of a file; with a Reader, its name in the report
 	Reader io.Reader // read instead of a file: standard input
 
-	// Records are lines of the Reader in which RecordNewline stands for a newline: what a topic's records are.
+	// Records are lines of the Reader that AppendRecord made: what a topic's records are.
 	Records bool
 
 	// Before leaves out requests of that time and later ones, by their own times, as if the log did not have them; the zero
@@ -61,9 +61,6 @@ type Input struct {
 func (in *Input) leavesOut(r *request.Request) bool {
 	return !in.Before.IsZero() && r.UnixMilli >= in.Before.UnixMilli()
 }
-
-// RecordNewline stands for a newline in a record. No server writes it into a log as it is.
-const RecordNewline = '\v'
 
 // A Config defines the rules, the logs and the contents of a report.
 type Config struct {

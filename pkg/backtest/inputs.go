@@ -187,7 +187,7 @@ func headLines(s *source) (lines []string, end, err error) {
 func (l *log) understand(c *Config, lines []string) error {
 	if l.Records {
 		for i := range lines {
-			lines[i] = strings.ReplaceAll(lines[i], string(RecordNewline), "\n")
+			lines[i] = string(recordOf([]byte(lines[i])))
 		}
 	}
 	var err error

@@ -1,6 +1,9 @@
 package backtest
 
 import (
+	"bytes"
+	"encoding/binary"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +19,7 @@ func TestRecordsOfSeveralLines(t *testing.T) {
 	}
 	var lines []byte
 	for _, record := range records {
-		line := strings.ReplaceAll(strings.TrimRight(record, "\r\n"), "\n", string(RecordNewline))
-		lines = append(append(lines, line...), '\n')
+		lines = AppendRecord(lines, []byte(record))
 	}
 
 	rules := parseRules(t, "rules: [{name: a, key: ip, limits: [9/s]}]")
@@ -29,5 +31,45 @@ func TestRecordsOfSeveralLines(t *testing.T) {
 	r = runConfig(t, Config{Rules: rules, Inputs: []Input{fromText("log", strings.Join(records, ""))}, Format: "combined", Envelope: "none"})
 	if r.Requests != 5 || r.Rules[0].Keys != 4 {
 		t.Errorf("as a file: %d requests of %d keys, unread %v", r.Requests, r.Rules[0].Keys, r.Unread)
+	}
+}
+
+// A record may have any bytes, as protobuf has.
+func TestRecordsOfAnyBytes(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 7))
+	for range 2000 {
+		record := make([]byte, random.IntN(40))
+		for i := range record {
+			record[i] = "\n\v\r\x00nva\xff"[random.IntN(8)]
+		}
+		line := AppendRecord([]byte("x\n"), record)[2:]
+		if end := len(line) - 1; bytes.IndexByte(line, '\n') != end || !bytes.Equal(recordOf(line[:end]), record) {
+			t.Fatalf("%q as a line is %q, and back %q", record, line, recordOf(line[:end]))
+		}
+	}
+}
+
+// Records of OpenTelemetry's default encoding are read, whatever lengths they have and however they end.
+func TestRecordsOfProtobuf(t *testing.T) {
+	field := func(number byte, value []byte) []byte {
+		return append(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(value))), value...)
+	}
+	var lines []byte
+	want := 0
+	for n := 1; n <= 40; n++ {
+		var scope []byte
+		for i := range n {
+			line := evidenceLine("192.0.2.1", "/"+strings.Repeat("x", i), "x", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+			body := field(5, field(1, []byte(strings.TrimSpace(line))))
+			severity := []byte{2 << 3, "\n\v\r"[n%3]}
+			scope = append(scope, field(2, append(body, severity...))...)
+			want++
+		}
+		lines = AppendRecord(lines, field(1, field(2, scope)))
+	}
+	in := Input{Path: "logs/0", Reader: bytes.NewReader(lines), Records: true}
+	r := runConfig(t, Config{Rules: parseRules(t, "rules: [{name: a, key: ip, limits: [9/s]}]"), Inputs: []Input{in}})
+	if r.Requests != int64(want) || len(r.Unread) > 0 {
+		t.Errorf("%d requests of %d, unread %v", r.Requests, want, r.Unread)
 	}
 }

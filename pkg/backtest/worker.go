@@ -68,12 +68,11 @@ func (w *worker) parse(c *chunk) {
 			data = nil
 		}
 
-		switch {
-		case !c.log.Records:
+		if c.log.Records {
+			w.line = recordOf(w.line)
+		} else {
 			// Zeros may stand before any line, where a writer lost its place.
 			w.line = logfile.WithoutHole(w.line)
-		case bytes.IndexByte(w.line, RecordNewline) >= 0:
-			w.line = bytes.ReplaceAll(w.line, []byte{RecordNewline}, []byte{'\n'})
 		}
 		decoder.DecodeEach(request.Text(w.line), w.each)
 	}

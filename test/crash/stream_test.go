@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"weir/internal/kafka/kafkatest"
 	"weir/test/real"
 	"weir/test/streams"
+	"weir/test/wait"
 )
 
 // A streamServer is a server that keeps logs.
@@ -72,7 +74,8 @@ collector:
 	return collector
 }
 
-// killReader kills a collector again and again while requests are written, and the server once.
+// killReader kills a collector again and again while requests are written, and the server once. However slowly the server
+// takes them, the kills are spread over all of them, each while there are lines to read.
 func killReader(t *testing.T, server *streamServer, requests, kills int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9))), 7))
@@ -81,9 +84,9 @@ func killReader(t *testing.T, server *streamServer, requests, kills int) {
 
 	var writing sync.Mutex // nothing is written while the server restarts
 	var writer sync.WaitGroup
-	want, ended := map[string]int64{}, make(chan struct{})
+	want := map[string]int64{}
+	var written atomic.Int64
 	writer.Go(func() {
-		defer close(ended)
 		const batch = 500
 		pause := time.Duration(kills) * time.Second * batch / time.Duration(requests)
 		for n := 0; n < requests; n += batch {
@@ -96,12 +99,14 @@ func killReader(t *testing.T, server *streamServer, requests, kills int) {
 			writing.Lock()
 			server.write(lines)
 			writing.Unlock()
+			written.Store(int64(n + batch))
 			if n > requests/4 { // the first ones are a backlog
 				time.Sleep(pause)
 			}
 		}
 	})
 	for n := range kills {
+		wait.Until(t, "lines to read before the next kill", func() bool { return written.Load() >= int64(requests*n/kills) })
 		collector.start()
 		time.Sleep(time.Duration(300+random.IntN(1200)) * time.Millisecond)
 		if n == kills/2 {

@@ -186,6 +186,9 @@ func (s *stream) extent(ctx context.Context, was *ordered.Known) (e ordered.Exte
 		return e, err
 	}
 	info := now.CachedInfo()
+	if kept := info.Config.Retention; kept != jetstream.LimitsPolicy {
+		return e, fmt.Errorf("the stream has the retention %s: its messages are deleted once a consumer acknowledges them, which Weir does not do; have it republish them to the subjects of a second stream, which has the retention limits, and name that one", strings.ToLower(kept.String()))
+	}
 	last := int64(info.State.LastSeq)
 	e = ordered.Extent{
 		Identity: strconv.FormatInt(info.Created.UnixNano(), 36),

@@ -42,7 +42,11 @@ func newBench(t *testing.T, more string, options ...natsgo.Option) *bench {
 // make makes the stream.
 func (b *bench) make() {
 	b.T.Helper()
-	config := js.StreamConfig{Name: "logs", Subjects: []string{"logs.>"}, AllowDirect: true}
+	b.create(js.StreamConfig{Name: "logs", Subjects: []string{"logs.>"}, AllowDirect: true})
+}
+
+func (b *bench) create(config js.StreamConfig) {
+	b.T.Helper()
 	if _, err := b.server.Client().CreateStream(b.T.Context(), config); err != nil {
 		b.T.Fatal(err)
 	}
@@ -115,6 +119,26 @@ func TestAStreamThatIsMadeAgain(t *testing.T) {
 	b.delete()
 	b.make()
 	b.server.Add("logs.a", b.Lines(300))
+	b.Await()
+}
+
+// A stream whose messages have to be acknowledged is not read. The status has what to do instead, and that works.
+func TestAStreamThatNeedsAcknowledgements(t *testing.T) {
+	b := newBench(t, "")
+	for retention, name := range map[js.RetentionPolicy]string{js.WorkQueuePolicy: "workqueue", js.InterestPolicy: "interest"} {
+		b.create(js.StreamConfig{Name: "logs", Subjects: []string{"logs.>"}, Retention: retention})
+		b.Start()
+		b.Trouble("the stream has the retention " + name + ": its messages are deleted once")
+		b.Stop()
+		b.delete()
+	}
+	b.create(js.StreamConfig{Name: "copy", Subjects: []string{"copy.>"}})
+	b.create(js.StreamConfig{
+		Name: "logs", Subjects: []string{"logs.>"}, Retention: js.WorkQueuePolicy, RePublish: &js.RePublish{Source: "logs.>", Destination: "copy.>"},
+	})
+	b.options.Stream = "copy"
+	b.server.Add("logs.a", b.Lines(5))
+	b.Start()
 	b.Await()
 }
 

@@ -36,8 +36,8 @@ func deployedShipper(t *testing.T, folder, name string, places ...string) (path 
 	return path
 }
 
-// runs runs a program until the end of the test.
-func runs(t *testing.T, program string, arguments ...string) {
+// runs runs a program until it is killed, or the end of the test.
+func runs(t *testing.T, program string, arguments ...string) (kill func()) {
 	t.Helper()
 	command := exec.Command(program, arguments...)
 	command.Env = append(os.Environ(), "XDG_CONFIG_HOME="+t.TempDir(), "XDG_DATA_HOME="+t.TempDir()) // Caddy's
@@ -47,9 +47,10 @@ func runs(t *testing.T, program string, arguments ...string) {
 	}
 	command.WaitDelay = 10 * time.Second // its children have our pipe
 	t.Cleanup(func() { command.Process.Signal(syscall.SIGTERM); command.Wait() })
+	return func() { command.Process.Kill(); command.Wait() }
 }
 
-// rsyslog forwards a file to us over TCP.
+// rsyslog forwards a file to us over TCP, and sends no line again after it was killed.
 func TestDeployedRsyslogForwards(t *testing.T) {
 	rsyslog := real.Program(t, "rsyslogd", "rsyslog")
 	b := newSyslogBench(t, "tcp")
@@ -58,8 +59,10 @@ func TestDeployedRsyslogForwards(t *testing.T) {
 	work := t.TempDir()
 	_, ours, _ := strings.Cut(b.address(), "://127.0.0.1:")
 	path := deployedShipper(t, work, "rsyslog-forward.conf", "/var/spool/rsyslog", work, "/var/log/nginx/access.log", b.Path("access.log"), `port="5514"`, fmt.Sprintf("port=%q", ours))
-	runs(t, rsyslog, "-n", "-i", filepath.Join(work, "pid"), "-f", path)
+	kill := runs(t, rsyslog, "-n", "-i", filepath.Join(work, "pid"), "-f", path)
 	b.sink.Await(t, b.Want)
+	kill()
+	runs(t, rsyslog, "-n", "-i", filepath.Join(work, "pid2"), "-f", path)
 	b.Log("access.log", 100)
 	b.sink.Await(t, b.Want)
 }

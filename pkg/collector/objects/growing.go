@@ -100,10 +100,12 @@ func (l *log) part(ctx context.Context, o *object, from int64) (*bucket.Body, er
 		l.finder.(*listing).follow(&o.Object, false)
 		l.miss(o.Key, err.Error())
 		return nil, l.pass(o)
-	case err == nil && body.Open:
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", o.Key, err)
+	case body.Open:
 		body.ETag = openTag
 	}
-	return body, err
+	return body, nil
 }
 
 // remark notes something that a person should know, and that loses nothing.

@@ -21,6 +21,8 @@ type listing struct {
 	unread []*object // in the order in which they are read
 	others bool      // there are others
 	next   time.Time // of the next listing
+	took   time.Duration
+	from   int64 // the position at the last listing
 
 	open      map[uint64]*bucket.Object // objects that are being written, by hashes of their identities
 	following bool                      // those are unread
@@ -28,7 +30,13 @@ type listing struct {
 	again     time.Time                 // when those that are being written are looked at again
 }
 
-func (g *listing) reset() { g.unread, g.others, g.following = nil, false, false }
+// reset forgets what was found. If some of it was read, the next listing comes soon: what failed may be over by then.
+func (g *listing) reset() {
+	g.unread, g.others, g.following = nil, false, false
+	if soon := time.Now().Add(g.took); g.log.position > g.from && soon.Before(g.next) {
+		g.next = soon
+	}
+}
 
 func (g *listing) look(ctx context.Context) error { return g.log.store.Look(ctx, g.log.prefix) }
 
@@ -77,10 +85,11 @@ func (g *listing) find(ctx context.Context) (*object, error) {
 			sleep.For(ctx, min(waitFor, until.Sub(now)))
 			return nil, nil
 		}
-		g.looked = now
+		g.looked, g.from, g.log.failed = now, g.log.position, nil
 		err := g.list(ctx)
+		g.took = time.Since(now)
 		// A listing of many objects is paid for, so it is not made all the time.
-		g.next = now.Add(max(g.log.options.ListEvery, 10*time.Since(now)))
+		g.next = now.Add(max(g.log.options.ListEvery, 10*g.took))
 		if err != nil || len(g.unread) == 0 {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -100,4 +101,64 @@ func TestAFileThatOneListingMissesIsReadOn(t *testing.T) {
 	f.away, f.Object.Open = false, false
 	f.text, f.ETag, f.Modified = "one\ntwo\n", "2", time.Now()
 	f.reads(t, "two ")
+}
+
+// A shelf has objects, of which some cannot be opened.
+type shelf struct {
+	keys    []string
+	refused map[string]bool
+}
+
+func (s *shelf) Look(context.Context, string) error { return nil }
+
+func (s *shelf) List(_ context.Context, _ string, each func(bucket.Object) error) error {
+	for n, key := range s.keys {
+		if err := each(bucket.Object{Key: key, ETag: "1", Size: 5, Modified: time.Now().Add(time.Duration(n-100) * time.Second)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *shelf) Open(_ context.Context, o *bucket.Object) (*bucket.Body, error) {
+	if s.refused[o.Key] {
+		return nil, errors.New("it is refused")
+	}
+	return bucket.NewBody(*o, io.NopCloser(strings.NewReader("of "+o.Key+"\n")), func() {}), nil
+}
+
+// The lines before an object that cannot be opened count. Until it can be, each page has the reason, and that the object
+// waits, also between the listings. If something was read, the next listing comes soon.
+func TestAnObjectThatCannotBeOpenedStaysInTheStatus(t *testing.T) {
+	store := &shelf{keys: []string{"a", "b", "c"}, refused: map[string]bool{"b": true}}
+	opened, err := Open(Options{URL: "hdfs://", Delay: time.Hour, Store: store, ListEvery: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := opened.(*log)
+	l.Remember(&ordered.Memory{})
+	at := place{}.first()
+	read := func() (ordered.Page, error) {
+		page, err := l.Read(t.Context(), at)
+		at = page.End(at)
+		return page, err
+	}
+
+	page, err := read()
+	if err != nil || len(page.Entries) != 1 || string(page.Entries[0].Value) != "of a" || page.Waiting == 0 || page.Trouble == nil {
+		t.Errorf("the first page is %+v, with the error %v", page, err)
+	}
+	for range 2 { // the second time after another listing, because a line was read
+		if page, err = read(); err == nil || err.Error() != "b: it is refused" || len(page.Entries) > 0 {
+			t.Fatalf("it reads %+v, with the error %v", page, err)
+		}
+	}
+	if page, err = read(); err != nil || len(page.Entries) > 0 || page.Waiting == 0 || page.Trouble == nil {
+		t.Errorf("between the listings it reads %+v, with the error %v", page, err)
+	}
+	store.refused["b"] = false
+	l.finder.(*listing).next = time.Time{}
+	if page, err = read(); err != nil || len(page.Entries) != 2 || page.Waiting != 0 || page.Trouble != nil {
+		t.Errorf("then it reads %+v, with the error %v", page, err)
+	}
 }

@@ -124,12 +124,14 @@ type log struct {
 	restored bool // all below is as the journal has it
 	known    known
 	position int64    // of the last page
+	found    *object  // the next one, if it is known
 	reading  *reading // nil: the next object has to be opened
 	missed   int64    // objects that are not read, and why
 	why      string
 	remarks  string
 	unready  error // of an object that is being written, in this round
 	trouble  error // of the round before
+	failed   error // why an object could not be found or opened; the next listing tries again
 }
 
 // A finder finds the objects that have to be read.
@@ -221,7 +223,7 @@ func (l *log) restore(ctx context.Context, after ordered.Place) error {
 		return err
 	}
 	l.leave()
-	l.position, l.missed, l.why = after.Position, 0, ""
+	l.found, l.position, l.missed, l.why = nil, after.Position, 0, ""
 	if err := l.known.load(ctx, l.memory, after.Position, at.Since); err != nil {
 		return err
 	}
@@ -257,33 +259,12 @@ func (l *log) read(ctx context.Context, after ordered.Place) (page ordered.Page,
 		}
 	}
 	for end := time.Now().Add(2 * waitFor); time.Now().Before(end) && !l.full(&page, after); {
-		if l.reading == nil {
-			if len(page.Entries) > 0 && !l.finder.more() {
-				break
-			}
-			found, err := l.finder.find(ctx)
-			if err != nil {
-				return page, err
-			}
-			if found == nil {
-				break
-			}
-			if err := l.open(ctx, found); err != nil {
-				return page, err
-			}
-			continue
+		more, err := l.readSome(ctx, &page)
+		if err != nil && len(page.Entries) == 0 {
+			return page, err
 		}
-
-		entries, ended, err := l.reading.page()
-		if err != nil {
-			return page, fmt.Errorf("%s: %w", l.reading.Key, err)
-		}
-		page.Entries = append(page.Entries, entries...)
-		l.position = l.reading.begin + l.reading.at
-		if ended {
-			if err := l.finish(); err != nil {
-				return page, err
-			}
+		if err != nil || !more { // lines before an object that cannot be read count; the next page has the error
+			break
 		}
 	}
 	// The journal has the objects that ended before any place after them can be there.
@@ -291,6 +272,44 @@ func (l *log) read(ctx context.Context, after ordered.Place) (page ordered.Page,
 		return page, err
 	}
 	return l.add(page), nil
+}
+
+// readSome opens the next object, or reads some lines of it. more is false when there is nothing to read now.
+func (l *log) readSome(ctx context.Context, page *ordered.Page) (more bool, err error) {
+	if l.reading == nil {
+		return l.next(ctx, len(page.Entries) == 0)
+	}
+	entries, ended, err := l.reading.page()
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", l.reading.Key, err)
+	}
+	page.Entries = append(page.Entries, entries...)
+	l.position = l.reading.begin + l.reading.at
+	if ended {
+		if err = l.finish(); err != nil { // the journal cannot have the object, so its lines must not count
+			page.Entries = nil
+		}
+	}
+	return true, err
+}
+
+// next opens the next object, if there is one. It waits for one only if it may.
+func (l *log) next(ctx context.Context, mayWait bool) (ok bool, err error) {
+	if l.found == nil {
+		if !mayWait && !l.finder.more() {
+			return false, nil
+		}
+		l.found, err = l.finder.find(ctx)
+	}
+	if err == nil && l.found != nil {
+		err = l.open(ctx, l.found)
+	}
+	if err != nil {
+		l.failed = err
+		return false, err
+	}
+	ok, l.found = l.found != nil, nil
+	return ok, nil
 }
 
 // full reports whether a page has enough: small objects share one, so that the journal is written once for them.
@@ -303,7 +322,11 @@ func (l *log) add(page ordered.Page) ordered.Page {
 	page.Missed, page.Why, page.Remarks, page.Trouble = l.missed, l.why, l.remarks, l.trouble
 	l.missed, l.why, l.remarks = 0, "", ""
 	page.Waiting = l.finder.waiting()
-	if l.reading != nil {
+	later := l.failed != nil && l.options.Queue == "" // the next listing finds it again; a queue has it at once
+	if later {
+		page.Trouble = l.failed
+	}
+	if l.reading != nil || l.found != nil || later {
 		page.Waiting++
 	}
 	return page
@@ -407,7 +430,10 @@ func (l *log) get(ctx context.Context, o *bucket.Object) (*bucket.Body, error) {
 		l.miss(o.Key, err.Error())
 		return nil, nil
 	}
-	return body, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Key, err)
+	}
+	return body, nil
 }
 
 // resume opens the object of a place. If it was written again and does not begin as the one before, what was not read of

@@ -12,7 +12,7 @@ import (
 )
 
 // The files in deployments/shippers for rsyslog, syslog-ng and the OpenTelemetry Collector bring each line into the
-// topic once, in the envelope that they name.
+// topic once, in the envelope that they name. rsyslog does not begin again after it was killed.
 func TestDeployedShippersWriteToTopics(t *testing.T) {
 	programs := map[string]string{"rsyslog.conf": real.Program(t, "rsyslogd", "rsyslog"), "syslog-ng.conf": real.Edge(t, "syslog-ng"), "otelcol-kafka.yaml": real.Edge(t, "otelcol")}
 	if found, _ := filepath.Glob("/usr/lib/*/rsyslog/omkafka.so"); found == nil {
@@ -58,10 +58,14 @@ func TestDeployedShippersWriteToTopics(t *testing.T) {
 			case "syslog-ng.conf":
 				arguments = []string{"-F", "--no-caps", "-R", filepath.Join(work, "persist"), "-p", filepath.Join(work, "pid"), "-c", filepath.Join(work, "control"), "-f"}
 			}
-			runShipper(t, filepath.Join(work, name), deployed, program, arguments...)
+			kill := runShipper(t, filepath.Join(work, name), deployed, program, arguments...)
 
 			c := b.start(b.sink)
 			b.sink.Await(t, b.want)
+			if name == "rsyslog.conf" { // it has noted what it read; the others do so a moment later
+				kill()
+				runShipper(t, filepath.Join(work, name), deployed, program, "-n", "-i", filepath.Join(work, "pid2"), "-f")
+			}
 			write(100)
 			b.sink.Await(t, b.want)
 			c.stop()

@@ -129,8 +129,8 @@ func TestRealShippersRecordsAreRead(t *testing.T) {
 	}
 }
 
-// runShipper runs a shipper until the end of the test; the path of its configuration is its last argument.
-func runShipper(t *testing.T, path, config, program string, arguments ...string) {
+// runShipper runs a shipper until it is killed, or the end of the test. The path of its configuration is its last argument.
+func runShipper(t *testing.T, path, config, program string, arguments ...string) (kill func()) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
@@ -141,5 +141,7 @@ func runShipper(t *testing.T, path, config, program string, arguments ...string)
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cancel(); command.Wait() })
+	kill = func() { cancel(); command.Wait() }
+	t.Cleanup(kill)
+	return kill
 }

@@ -111,11 +111,11 @@ func (s *served) inputs(ctx context.Context) (all []backtest.Input, end func(), 
 		}
 	}
 	for _, log := range logs {
-		lines := &entryLines{ctx: ctx, log: log}
+		lines := &entryLines{ctx: ctx, log: log, records: s.source.Kind() != "s3" && s.source.Kind() != "hdfs"}
 		if err = lines.begin(s.from); err != nil {
 			break
 		}
-		all = append(all, backtest.Input{Path: log.String(), Reader: lines, Records: s.source.Kind() != "s3" && s.source.Kind() != "hdfs", Before: s.to})
+		all = append(all, backtest.Input{Path: log.String(), Reader: lines, Records: lines.records, Before: s.to})
 	}
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no such log")
@@ -138,6 +138,7 @@ type entryLines struct {
 	lines  []byte // memory for them
 	failed time.Time
 
+	records bool     // entries are records, not lines
 	missed  []string // why objects are not read
 	deleted int64    // entries that were deleted meanwhile
 }
@@ -211,8 +212,12 @@ func (e *entryLines) fetch() error {
 	}
 	e.lines = e.lines[:0]
 	for i := range page.Entries {
-		if entry := &page.Entries[i]; e.last == 0 || entry.After.Position <= e.last {
-			e.lines = appendRecord(e.lines, entry.Value)
+		switch entry := &page.Entries[i]; {
+		case e.last > 0 && entry.After.Position > e.last: // it came meanwhile
+		case e.records:
+			e.lines = backtest.AppendRecord(e.lines, entry.Value)
+		default:
+			e.lines = append(append(e.lines, entry.Value...), '\n')
 		}
 	}
 	e.text = e.lines

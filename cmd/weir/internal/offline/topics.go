@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -186,25 +185,9 @@ func (p *partitionLines) fetch() error {
 	p.lines = p.lines[:0]
 	for i := range records {
 		if records[i].Offset < p.end && records[i].Value != nil {
-			p.lines = appendRecord(p.lines, records[i].Value)
+			p.lines = backtest.AppendRecord(p.lines, records[i].Value)
 		}
 	}
 	p.text = p.lines
 	return nil
-}
-
-// appendRecord appends a record as a line. A character in it that stands for a newline there is a space: a client may have
-// written it.
-func appendRecord(lines, record []byte) []byte {
-	begin := len(lines)
-	lines = append(lines, bytes.TrimRight(record, "\r\n")...)
-	for at := begin; at < len(lines); at++ {
-		switch lines[at] {
-		case backtest.RecordNewline:
-			lines[at] = ' '
-		case '\n':
-			lines[at] = backtest.RecordNewline
-		}
-	}
-	return append(lines, '\n')
 }
