@@ -13,9 +13,18 @@ import (
 	"weir/test/wait"
 )
 
-// balancer runs a HAProxy that adds X-Forwarded-For, and returns its URL. Like other load balancers, it passes on what a
+// The ways in which a load balancer names the client: in a header of its own, or behind that of the client.
+const (
+	addsHeader = "option forwardfor"
+	appends    = `http-request set-header X-Forwarded-For "%[req.fhdr(X-Forwarded-For,-1)], %[src]"`
+)
+
+// oddForwarded are headers of a client that end within a quote, a bracket or an entry.
+var oddForwarded = []string{`"`, `"x`, `\"`, `"\`, "9.9.9.9, \"", "'", "[", "[::1", "(", ";", ",", ",,", "unknown", "9.9.9.9:", "9.9.9.9 ", "%", "\xff", "for=\"", strings.Repeat("9.9.9.9, ", 40)}
+
+// balancer runs a HAProxy that names the client, and returns its URL. Like other load balancers, it passes on what a
 // client names in Connection.
-func balancer(t *testing.T, edge string) string {
+func balancer(t *testing.T, edge, names string) string {
 	t.Helper()
 	address := loopback + ":" + freePort(t)
 	run(t, program(t, "haproxy", "haproxy"), "-f", write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), `
@@ -26,7 +35,7 @@ defaults
     timeout server 30s
 frontend web
     bind `+address+`
-    option forwardfor
+    `+names+`
     default_backend edge
 backend edge
     server edge `+strings.TrimPrefix(edge, "http://")+` source `+balancerAddress+`
@@ -67,7 +76,8 @@ func TestBehindALoadBalancer(t *testing.T) {
 		t.Run(edge.name, func(t *testing.T) {
 			s := newSite(t)
 			url, log := edge.start(s)
-			url = balancer(t, url)
+			appending := balancer(t, url, appends)
+			url = balancer(t, url, addsHeader)
 			awaitEdge(t, url)
 			s.order(blocklist.OrderBlock, blockedClient)
 			for what, headers := range claimed() {
@@ -79,6 +89,9 @@ func TestBehindALoadBalancer(t *testing.T) {
 			}
 			for _, header := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip"} {
 				s.isTakenFor(url, header+" of another", goodClient, http.StatusOK, header, blockedClient, "Connection", header)
+			}
+			for _, value := range oddForwarded {
+				s.isTakenFor(appending, "behind "+value, blockedClient, http.StatusTooManyRequests, "X-Forwarded-For", value)
 			}
 			logged(t, edge.format, log)
 		})
@@ -101,8 +114,12 @@ func TestApacheBehindALoadBalancer(t *testing.T) {
 	}
 
 	address, log := s.apache(`%a %l %u %t "%r" %>s %b`, lines...)
-	url := balancer(t, "http://"+address)
+	appending := balancer(t, "http://"+address, appends)
+	url := balancer(t, "http://"+address, addsHeader)
 	wait.Until(t, "Apache answers", func() bool { return ask(t, goodClient, url+"/ready").status == http.StatusOK })
+	for _, value := range oddForwarded {
+		ask(t, goodClient, appending+"/from/"+goodClient, "X-Forwarded-For", value)
+	}
 	for _, headers := range claimed() {
 		for _, from := range []string{goodClient, blockedClient} {
 			ask(t, from, url+"/from/"+from, headers...)

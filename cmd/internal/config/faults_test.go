@@ -328,7 +328,7 @@ func TestWideTrustedProxiesAreAWarning(t *testing.T) {
 
 // An id that clients choose is a warning; those that servers make are none.
 func TestIDsThatClientsChooseAreAWarning(t *testing.T) {
-	for by, want := range map[string]int{"http_x_request_id": 1, "cookie_id": 1, "arg_id": 1, "request_id": 0, "unique_id": 0} {
+	for by, want := range map[string]int{"http_x_request_id": 1, "cookie_id": 1, "arg_id": 1, "otel_trace_id": 1, "request_id": 0, "unique_id": 0} {
 		text := "collector: {sources: [{file: a, format: '$remote_addr [$time_local] \"$" + by + "\"', dedupe: {by: " + by + "}}]}"
 		checkChosen(t, text, by, want)
 	}
@@ -339,6 +339,8 @@ func TestIDsThatClientsChooseAreAWarning(t *testing.T) {
 		{"format: json", "request.headers.X-Request-Id", 1},
 		{"format: json", "uuid", 0},
 		{"format: json", "trace.id", 1},
+		{"format: json", "dd.trace_id", 1},
+		{"format: json", "traces", 0},
 		{"format: traefik-json", "request_X-Request-Id", 1},
 		{"format: json, fields: {id: http_x_request_id}", "id", 1},
 		{"format: json, fields: {id: request_id}", "id", 0},

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"weir/internal/duration"
@@ -77,8 +76,8 @@ func (s *Source) checkDedupe(v yamlfile.Value) {
 // headerOf is the name of a field that has what a client sent: of nginx, Traefik, HAProxy, or in JSON.
 var headerOf = regexp.MustCompile(`^(http|cookie|arg)_|^request_[A-Z]|^captured_request_|(^|[._])headers?\.`)
 
-// tracesOf are the names of a trace's id: servers take it from the client.
-var tracesOf = []string{"trace", "traceid", "trace_id", "trace.id", "traceparent"}
+// traceOf is the name of a trace's id: servers take it from the client.
+var traceOf = regexp.MustCompile(`(?i)(^|[._])trace([._]?id|parent)?$`)
 
 // clientsChoose reports whether clients choose the value of a field of the log.
 func (s *Source) clientsChoose(name string) bool {
@@ -88,5 +87,5 @@ func (s *Source) clientsChoose(name string) bool {
 	case "alb":
 		return false // the load balancer adds an id of its own to that of a client
 	}
-	return headerOf.MatchString(name) || slices.Contains(tracesOf, strings.ToLower(name))
+	return headerOf.MatchString(name) || traceOf.MatchString(name)
 }

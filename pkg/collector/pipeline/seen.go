@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -110,6 +112,9 @@ func (s *Stream) seenBefore(r *request.Request) bool {
 	}
 	s.watch.values++
 	s.seenText = append(append(s.seenText[:0], s.in.seen.prefix...), value...)
+	if s.nth > 1 && slices.Contains(s.in.config.Outer, s.ids.By) { // all requests of a record have its header
+		s.seenText = strconv.AppendInt(append(s.seenText, 0), int64(s.nth), 10)
+	}
 	sum := sha256.Sum256(s.seenText)
 	if cap(s.seenText) > longestKept {
 		s.seenText = nil

@@ -232,6 +232,32 @@ func TestARefusedValueIsNotSeen(t *testing.T) {
 	}
 }
 
+// A header is the value of a record: each of its lines counts, and none of them when the record comes again.
+func TestAHeaderNamesARecordOfSeveralLines(t *testing.T) {
+	r := newRig(t, perIP)
+	in, err := r.pipeline.NewIntake(IntakeConfig{Name: "shop", Envelope: "none", Format: withID, Outer: []string{"record"},
+		Dedupe: Dedupe{By: "record", Within: 10 * time.Minute, Most: 1000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Remember("secret", nil)
+	s := in.NewStream(StreamConfig{Log: "a log", Source: "a source", Reached: pace.NoTime, NotBefore: pace.NoTime})
+	defer s.Close()
+	lines := func(n int) []byte {
+		return slices.Concat(slices.Repeat([][]byte{append(idLine("-", time.Now()), '\n')}, n)...)
+	}
+	for _, id := range []string{"a", "b", "a"} {
+		s.SetOuter([]string{id})
+		s.mustAdd(t, lines(3))
+	}
+	if err := s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if status := in.Status("kafka"); status.Requests != 9 || status.Uncounted["seen"] != 3 {
+		t.Errorf("%d of %d requests were seen before, want 3 of 9", status.Uncounted["seen"], status.Requests)
+	}
+}
+
 func TestALogWithoutTheFieldOfDedupeIsReported(t *testing.T) {
 	r := newRig(t, perIP)
 	s := r.dedupes(t, 1000).NewStream(StreamConfig{Log: "a log", Source: "a source", Reached: pace.NoTime, NotBefore: pace.NoTime})

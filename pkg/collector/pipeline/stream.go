@@ -83,6 +83,7 @@ type Stream struct {
 	outer    []string
 
 	record string
+	nth    int // of the requests of the record, which one is being judged
 	err    error
 	behind bool // there is more to read, although not available at the moment
 

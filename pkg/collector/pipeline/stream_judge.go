@@ -11,6 +11,7 @@ import (
 
 // judgeRequest judges a request of the record, or counts why it cannot be read.
 func (s *Stream) judgeRequest(ctx context.Context, r *request.Request, err error) {
+	s.nth++
 	if s.err != nil || err == request.ErrNoRequest {
 		return
 	}

@@ -73,7 +73,7 @@ func (s *Stream) Add(ctx context.Context, record []byte, after int64) error {
 	if err := s.openFor(ctx, after); err != nil {
 		return err
 	}
-	s.record, s.noHitYet, s.continues = request.Text(record), true, s.midLine()
+	s.record, s.nth, s.noHitYet, s.continues = request.Text(record), 0, true, s.midLine()
 	s.tally.bytes += int64(len(record))
 	if s.decoder != nil {
 		s.decoder.DecodeEach(s.record, func(r *request.Request, err error) { s.judgeRequest(ctx, r, err) })
