@@ -78,8 +78,11 @@ type Config struct {
 	// Only reports whether a record counts, by the fields of its envelope; nil selects all. Several goroutines call it.
 	Only func(field func(name string) (string, bool)) bool
 
-	Late     time.Duration // lines out of order by up to this change no result; 0 is DefaultLate
-	Remember int           // the exactness bound, in hits of a key; 0 is window.DefaultRemember
+	Late time.Duration // lines out of order by up to this change no result; 0 is DefaultLate
+	// Judged is how long after a request a share is judged, unless its rule has a shorter time: when no later request can
+	// change it. 0 is twice Late, as for a live system with that lateness.
+	Judged   time.Duration
+	Remember int // the exactness bound, in hits of a key; 0 is window.DefaultRemember
 
 	FailIf Condition // sets Report.Failed when it is true; the zero Condition never is
 	Never  *KeyList  // nil, or the keys that must never be blocked, not even by shadow rules
@@ -120,6 +123,7 @@ func (c *Config) setDefaults() {
 	}
 	c.Format = cmp.Or(c.Format, "auto")
 	c.Late = cmp.Or(c.Late, DefaultLate)
+	c.Judged = cmp.Or(c.Judged, 2*c.Late)
 }
 
 // sets are the sets of rules. The first is the one to report.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"weir/pkg/rule"
 	"weir/pkg/window"
@@ -15,7 +14,7 @@ import (
 const seriesBars = 240
 
 // newTallies makes the tallies of the rules of a set. They count under the algorithm with; nil is each rule's own.
-func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Algorithm) ([]tally, error) {
+func newTallies(c *Config, set *rule.Set, with *window.Algorithm) ([]tally, error) {
 	tallies := make([]tally, len(set.Rules))
 	for i, r := range set.Rules {
 		if with != nil && *with != r.Algorithm && !r.HasValues() {
@@ -27,7 +26,11 @@ func newTallies(set *rule.Set, late time.Duration, remember int, with *window.Al
 			r = &other
 		}
 
-		policy, err := r.Policy(late, remember)
+		late := c.Late
+		if r.CountsShare() {
+			late = c.Judged
+		}
+		policy, err := r.Policy(late, c.Remember)
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}

@@ -42,7 +42,7 @@ func newPass(c *Config) (*pass, error) {
 			return nil, fmt.Errorf("%d rules are too many, at most %d can be run", len(set.Rules), maxRules)
 		}
 
-		own, err := newTallies(set, c.Late, c.Remember, nil)
+		own, err := newTallies(c, set, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +63,7 @@ func newPass(c *Config) (*pass, error) {
 	}
 	// Algorithms share the keys and the order of hits with the set's own counter: only the counting is done again.
 	for _, a := range c.Algorithms {
-		tallies, err := newTallies(c.Rules, c.Late, c.Remember, &a)
+		tallies, err := newTallies(c, c.Rules, &a)
 		if err != nil {
 			return nil, err
 		}

@@ -21,7 +21,7 @@ func TestBacktestOfShares(t *testing.T) {
 		at := noon.Add(time.Duration(second) * time.Second)
 		lines = append(lines, line{at, fmt.Sprintf("%s - - [%s] \"GET / HTTP/1.1\" %d 5 \"-\" \"a\"\n", client, at.Format("02/Jan/2006:15:04:05 -0700"), status)})
 	}
-	for second := range 1800 {
+	for second := range 3600 {
 		add(second, "192.0.2.1", 404)            // goes on
 		add(second, "192.0.2.4", 400+second%2*4) // half of them
 		if second < 20 {
@@ -48,8 +48,8 @@ func TestBacktestOfShares(t *testing.T) {
 	for _, b := range report.Rules[0].Blocked {
 		got[b.Key] = b
 	}
-	first := Instant(noon.Add(19*time.Second + DefaultLate).UnixMilli())
-	for key, want := range map[string]Blocked{"192.0.2.1": {Refused: 599, Blocks: 2}, "192.0.2.2": {Blocks: 1}, "192.0.2.3": {Blocks: 1}} {
+	first := Instant(noon.Add(19*time.Second + 2*DefaultLate).UnixMilli())
+	for key, want := range map[string]Blocked{"192.0.2.1": {Refused: 1160, Blocks: 2}, "192.0.2.2": {Blocks: 1}, "192.0.2.3": {Blocks: 1}} {
 		if b := got[key]; b.First != first || b.Refused != want.Refused || b.Blocks != want.Blocks || b.Limit != "50% of at least 20 requests within 10 minutes" || b.Peak < 20 {
 			t.Errorf("%s: %+v, want %+v from %v on", key, b, want, first)
 		}

@@ -13,8 +13,9 @@ import (
 var errOutdated = errors.New("the current order of the target is newer")
 
 // clockSkew is how far an order's time may be ahead of this clock. One that is further ahead was given by a wrong clock,
-// and the next order replaces it, whatever its time.
-const clockSkew = int64(60_000)
+// and the next order replaces it, whatever its time. By default a broker takes records that are ahead of its own clock by
+// an hour, and this clock may be behind by as much.
+const clockSkew = int64(2 * 60 * 60_000)
 
 // newerThan reports whether an order is newer than another one of the same target.
 func (h Held) newerThan(o *Order, now int64) bool {

@@ -111,7 +111,7 @@ func TestAWaitingOrderGivesWayToANewerOne(t *testing.T) {
 	}
 }
 
-// An order replaces the one that its giver saw, though the clock that gave that one was a little ahead.
+// An order replaces the one that its giver saw, though the clock that gave that one was ahead.
 func TestAnOrderFollowsTheOneItReplaces(t *testing.T) {
 	const now = int64(1_800_000_000_000)
 	s := NewSet(Limits{})
@@ -126,5 +126,52 @@ func TestAnOrderFollowsTheOneItReplaces(t *testing.T) {
 	}
 	if got := activeOrders(s, now); got != "b" {
 		t.Errorf("%q is active", got)
+	}
+}
+
+// Two enforcers read one log, and the clock of one of them is wrong: what a person orders last applies at both, wherever
+// it was ordered.
+func TestTheLastOrderAppliesWhereverAClockIsWrong(t *testing.T) {
+	const now, minute, day = int64(1_800_000_000_000), int64(60_000), int64(24 * 60 * 60_000)
+	for name, wrong := range map[string]int64{
+		"2 minutes ahead": 2 * minute, "2 minutes behind": -2 * minute, "an hour ahead": 60 * minute, "an hour behind": -60 * minute,
+	} {
+		t.Run(name, func(t *testing.T) {
+			sets, clocks := [2]*Set{NewSet(Limits{}), NewSet(Limits{})}, [2]int64{now, now + wrong}
+			for i, s := range sets {
+				s.Fill().Swap(State{Version: Version{List: ListID{Name: "a", Epoch: 1}}, Whole: true, AsOf: now}, clocks[i])
+			}
+			for n, step := range []struct {
+				at     int
+				kind   Kind
+				lifted bool
+			}{{1, OrderBlock, false}, {0, OrderBlock, true}, {0, OrderBlock, false}, {1, OrderAllow, false}, {0, OrderAllow, true}, {1, OrderBlock, false}, {0, OrderAllow, false}} {
+				for i := range clocks {
+					clocks[i] += 1000
+				}
+				at := clocks[step.at]
+				o := &Order{ID: string(rune('a' + n)), Kind: step.kind, Scope: "ip", Value: "203.0.113.7", From: at, Until: at + day, By: "a", Why: "w"}
+				want := o.ID
+				if step.lifted {
+					o.Ended, want = at, ""
+				}
+				sets[step.at].Follow(o, at)
+				if err := sets[step.at].Order(o, at); err != nil {
+					t.Fatal(err)
+				}
+				value, err := o.Append(nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for i, s := range sets {
+					if err := s.Apply(clocks[i], Change{Key: o.RecordKey(), Value: value}); err != nil {
+						t.Fatal(err)
+					}
+					if got := activeOrders(s, clocks[i]); got != want {
+						t.Errorf("step %d: %q is active at %d, want %q", n, got, i, want)
+					}
+				}
+			}
+		})
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -144,8 +145,8 @@ type Enforcer struct {
 	end       sync.Once
 	endings   sync.RWMutex // End reads it; Run locks it at its end
 	leases    leases
-	address   string // valid once serving is closed
-	hasSocket bool   // once it was made; of Run, then of keepSocket
+	address   string        // valid once serving is closed
+	sockets   []os.FileInfo // of enforcer.socket, as often as it was made; of Run, then of keepSocket
 	serving   chan struct{}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -88,7 +89,8 @@ func (e *Enforcer) listen(ctx context.Context) (all []listening, err error) {
 		case err != nil:
 			return all, fmt.Errorf("listening on the socket: %w", err)
 		default:
-			all, e.hasSocket = append(all, listening{l, false}), true
+			all = append(all, listening{l, false})
+			e.noteSocket()
 		}
 	}
 
@@ -126,8 +128,26 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// keepSocket listens again when the socket was deleted, alone or with its folder, until the context is done, and for the
-// first time if the disk was read-only before. The previous listener stays open, because the folder may come back.
+// noteSocket remembers the socket that was just made.
+func (e *Enforcer) noteSocket() {
+	if info, err := os.Lstat(e.config.Socket); err == nil {
+		e.sockets = append(e.sockets, info)
+	}
+}
+
+// hasSocket reports whether the socket is one that was made here. An error other than that it does not exist is no reason
+// to replace it.
+func (e *Enforcer) hasSocket() bool {
+	info, err := os.Lstat(e.config.Socket)
+	if err != nil {
+		return len(e.sockets) > 0 && !errors.Is(err, os.ErrNotExist)
+	}
+	return slices.ContainsFunc(e.sockets, func(made os.FileInfo) bool { return os.SameFile(made, info) })
+}
+
+// keepSocket listens again when the socket was deleted or replaced, alone or with its folder, until the context is done,
+// and for the first time if the disk was read-only before. The previous listeners stay open, because the folder may come
+// back.
 func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running *sync.WaitGroup) {
 	if e.config.Socket == "" {
 		return
@@ -142,8 +162,7 @@ func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running 
 			return
 		}
 
-		// Any other error is no reason to replace the socket.
-		if _, err := os.Lstat(e.config.Socket); e.hasSocket && !errors.Is(err, os.ErrNotExist) {
+		if e.hasSocket() {
 			continue
 		}
 		l, err := listenSocket(ctx, e.config.Socket)
@@ -152,7 +171,7 @@ func (e *Enforcer) keepSocket(ctx context.Context, server *http.Server, running 
 			continue
 		}
 		e.faults.Over("socket")
-		e.hasSocket = true
+		e.noteSocket()
 		running.Go(func() {
 			if err := e.serve(server, listening{l, false}); err != nil {
 				e.faults.Note("socket", err)

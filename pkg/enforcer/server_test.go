@@ -152,6 +152,41 @@ func TestADeletedSocketComesBack(t *testing.T) {
 	}
 }
 
+// A copy of the folder, as from a backup or on another disk, has a socket on which no one listens.
+func TestTheSocketOfACopiedFolder(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "data")
+	before, restored := folder+".before", folder+".copy"
+	if err := os.Mkdir(restored, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stale, err := net.Listen("unix", filepath.Join(restored, "weir.sock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
+
+	r := start(t, list(t), func(c *Config) { c.Socket = filepath.Join(folder, "weir.sock") })
+	for _, step := range [][2]string{{folder, before}, {restored, folder}, {folder, restored}, {before, folder}} {
+		if err := os.Rename(step[0], step[1]); err != nil {
+			t.Fatal(err)
+		}
+		if step[1] != folder {
+			continue
+		}
+		wait.Until(t, "listened on", func() bool {
+			conn, err := net.Dial("unix", r.config.Socket)
+			if err == nil {
+				conn.Close()
+			}
+			return err == nil
+		})
+		if got := r.ask(r.overSocket(), "POST", "/v1/blocks", `{"target":"203.0.113.8","why":"w"}`); got.status != http.StatusCreated {
+			t.Errorf("an order over the socket of %s: %d %s", step[0], got.status, got.body)
+		}
+	}
+}
+
 func TestFollowersAreBounded(t *testing.T) {
 	e, err := Open(Config{Set: blocklist.NewSet(blocklist.Limits{}), Ruling: usualRuling(t), Logger: quiet})
 	if err != nil {

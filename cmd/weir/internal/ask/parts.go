@@ -52,13 +52,16 @@ var ErrKey = fmt.Errorf("%w", ErrAnswer)
 
 const partPatience = 2 * time.Second
 
-// Status asks a part for its status at a URL, with a key unless it is empty.
-func Status(ctx context.Context, url, key string) ([]byte, error) {
+// Status asks a part for its status at a URL, with a key unless it is empty. It also returns by how much the clock of the
+// part is ahead of this machine's; less than 0 is behind.
+func Status(ctx context.Context, url, key string) (text []byte, ahead time.Duration, err error) {
 	client, err := PartClient(partPatience)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	status, text, err := Get(ctx, client, url, key)
+	asked := time.Now()
+	status, text, header, err := get(ctx, client, url, key)
+	ahead = clockAhead(header, asked, time.Now())
 	if err == nil && status != http.StatusOK {
 		answers := ErrAnswer
 		switch status {
@@ -69,7 +72,23 @@ func Status(ctx context.Context, url, key string) ([]byte, error) {
 		}
 		err = fmt.Errorf("it %w %d %s: %.200s", answers, status, http.StatusText(status), bytes.TrimSpace(text))
 	}
-	return text, err
+	return text, ahead, err
+}
+
+// clockAhead returns by how much the clock of a server is ahead: 0 where its Date may be of a moment between the question
+// and the answer. Date has full seconds.
+func clockAhead(header http.Header, asked, answered time.Time) time.Duration {
+	date, err := http.ParseTime(header.Get("Date"))
+	middle := date.Add(time.Second / 2)
+	switch {
+	case err != nil:
+		return 0
+	case date.After(answered):
+		return middle.Sub(answered)
+	case date.Add(time.Second).Before(asked):
+		return middle.Sub(asked)
+	}
+	return 0
 }
 
 // ThroughSocket asks a part by way of the enforcer's socket on this machine, where the user needs no key. It fails when the
@@ -107,9 +126,14 @@ func ThroughSocket(ctx context.Context, settings *config.Config, part, question 
 
 // Get asks a part for a URL, with a key unless it is empty, and reads the answer. The status is 0 when there is none.
 func Get(ctx context.Context, client *http.Client, url, key string) (status int, text []byte, err error) {
+	status, text, _, err = get(ctx, client, url, key)
+	return status, text, err
+}
+
+func get(ctx context.Context, client *http.Client, url, key string) (status int, text []byte, header http.Header, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	if key != "" {
 		request.Header.Set("X-Api-Key", key)
@@ -117,11 +141,11 @@ func Get(ctx context.Context, client *http.Client, url, key string) (status int,
 
 	answer, err := client.Do(request)
 	if err != nil {
-		return 0, nil, exit.Cause(err)
+		return 0, nil, nil, exit.Cause(err)
 	}
 	defer answer.Body.Close()
 	text, err = io.ReadAll(io.LimitReader(answer.Body, maxAnswerOfPart))
-	return answer.StatusCode, text, exit.Cause(err)
+	return answer.StatusCode, text, answer.Header, exit.Cause(err)
 }
 
 // Key returns the API key in a file, or else that in $WEIR_KEY_FILE; empty when neither is set.

@@ -26,7 +26,7 @@ func TestTheToolsKeyStaysWithItsHost(t *testing.T) {
 			return err
 		},
 		"a part's status": func() error {
-			_, err := Status(t.Context(), first+"/status", "secret")
+			_, _, err := Status(t.Context(), first+"/status", "secret")
 			return err
 		},
 	} {

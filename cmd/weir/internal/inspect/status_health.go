@@ -61,6 +61,9 @@ func (s *status) problems() (texts []string) {
 			refused[why] = true
 			texts = append(texts, "not all of the configuration on the disk is active: "+why)
 		}
+		if p.Clock != "" {
+			texts = append(texts, fmt.Sprintf("the clock of the %s at %s is %s, or this machine's is wrong", p.Part, p.Address, p.Clock))
+		}
 		switch {
 		case !p.Reached && s.reached() > 0 && !s.starting:
 			texts = append(texts, fmt.Sprintf("the %s at %s was not reached", p.Part, p.Address))

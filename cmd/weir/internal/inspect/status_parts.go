@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,7 @@ type partStatus struct {
 	Error    string          `json:"error,omitempty"`     // why it was not reached, or did not answer with a status
 	Rules    string          `json:"rules,omitempty"`     // hash of the part's active rules
 	CaughtUp *bool           `json:"caught_up,omitempty"` // nothing waits there
+	Clock    string          `json:"clock,omitempty"`     // how wrong its clock is, by this machine's
 	Status   json.RawMessage `json:"status,omitempty"`    // the complete answer: its sources, its partitions
 
 	times shown.Times // for people
@@ -91,8 +93,18 @@ func askParts(ctx context.Context, places []partPlace, key string) []partStatus 
 	return parts
 }
 
+// wrongClock is how far the clock of a part may be from this machine's. By default, requests that are ahead of a
+// collector's clock by 10 seconds do not count.
+const wrongClock = 5 * time.Second
+
 func (p *partStatus) ask(ctx context.Context, place partPlace, key string) {
-	text, err := ask.Status(ctx, place.url, key)
+	text, ahead, err := ask.Status(ctx, place.url, key)
+	switch {
+	case ahead > wrongClock:
+		p.Clock = ahead.Round(time.Second).String() + " ahead"
+	case ahead < -wrongClock:
+		p.Clock = (-ahead).Round(time.Second).String() + " behind"
+	}
 	if errors.Is(err, ask.ErrKey) && place.local != nil {
 		if status, own, otherErr := ask.ThroughSocket(ctx, place.local, p.Part, "status", nil); otherErr == nil && status == http.StatusOK {
 			text, err = own, nil

@@ -1,8 +1,11 @@
 package inspect
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/test/running"
 )
@@ -52,5 +55,29 @@ func TestStatusOfASourceWithDedupe(t *testing.T) {
 	}
 	if what := s.uncounted(); what != "" {
 		t.Errorf("it is a problem: %s", what)
+	}
+}
+
+// A part whose clock is wrong is named, by the time in its answer.
+func TestStatusOfAPartWithAWrongClock(t *testing.T) {
+	settings := settingsOf(t, "collector: {listen: ''}\naggregator: {listen: ''}")
+	for ahead, want := range map[time.Duration]string{0: "", time.Hour: "ahead", -2 * time.Minute: "behind"} {
+		part := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Date", time.Now().Add(ahead).UTC().Format(http.TimeFormat))
+			_, _ = w.Write([]byte(`{"caught_up": true, "whole": true}`))
+		}))
+		defer part.Close()
+		places, err := (&partFlags{enforcers: []string{part.URL}}).places(settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &status{CaughtUp: true, Parts: askParts(t.Context(), places, "")}
+		first, _, _ := strings.Cut(s.headline(), "\n")
+		before, _, found := strings.Cut(first, want+", or this machine's is wrong")
+		switch {
+		case want == "" && first != "Healthy: all have caught up.",
+			want != "" && (!found || !strings.HasPrefix(before, "Needs attention: the clock of the enforcer at "+places[0].shown+" is ")):
+			t.Errorf("%v: %s", ahead, first)
+		}
 	}
 }

@@ -215,7 +215,7 @@ func TestAPartsAnswerIsOneLine(t *testing.T) {
 		http.Error(w, "starting", http.StatusServiceUnavailable)
 	}))
 	defer part.Close()
-	_, err := ask.Status(t.Context(), part.URL, "")
+	_, _, err := ask.Status(t.Context(), part.URL, "")
 	if want := "it answers 503 Service Unavailable: starting"; err == nil || err.Error() != want {
 		t.Errorf("%q; want %q", err, want)
 	}

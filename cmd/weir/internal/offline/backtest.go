@@ -3,6 +3,7 @@ package offline
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -137,6 +138,9 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (config backt
 	}
 	config.Late, err = b.lateness()
 	note(err)
+	if settings != nil && !c.Flags().Changed("late") {
+		config.Judged = 2 * time.Duration(settings.Time.Late) // as an aggregator does
+	}
 	config.Algorithms, err = command.Algorithms(b.algorithms)
 	note(err)
 	config.FailIf, err = b.condition()

@@ -160,6 +160,6 @@ func (l *liveCheck) collectorRuns(ctx context.Context) bool {
 	if collector.Listen == "" {
 		return false
 	}
-	_, err := ask.Status(ctx, collector.TLS.URL(collector.Listen)+"/status", "")
+	_, _, err := ask.Status(ctx, collector.TLS.URL(collector.Listen)+"/status", "")
 	return err == nil || errors.Is(err, ask.ErrAnswer)
 }
