@@ -10,8 +10,6 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
-
-	"weir/internal/varint"
 )
 
 // Registers are the memory of an estimate: each has the longest run of zeros, and one, that a hash of its values begins with;
@@ -102,15 +100,22 @@ func (r Registers) Append(b []byte) []byte {
 	return b
 }
 
-// Read reads into registers that are zero.
-func (r Registers) Read(c *varint.Reader) {
-	for i := 0; i < len(r) && !c.Failed; i++ {
-		r[i] = c.Byte()
-		if r[i] > Most(len(r)) {
-			c.Fail()
+// Read reads into registers that are zero from the front of bytes, and returns the rest; ok is false if Append did not write
+// them.
+func (r Registers) Read(b []byte) (rest []byte, ok bool) {
+	for i := 0; i < len(r); i++ {
+		if len(b) == 0 || b[0] > Most(len(r)) {
+			return nil, false
 		}
-		if r[i] == 0 {
-			i += int(c.AtMost(int64(len(r) - i - 1)))
+		r[i], b = b[0], b[1:]
+		if r[i] > 0 {
+			continue
 		}
+		more, n := binary.Uvarint(b)
+		if n <= 0 || more > uint64(len(r)-i-1) {
+			return nil, false
+		}
+		i, b = i+int(more), b[n:]
 	}
+	return b, true
 }

@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"weir/internal/varint"
 )
 
 // Estimates have the error that Error says, at every number of values, and no bias.
@@ -32,7 +30,7 @@ func TestTheErrorOfEstimates(t *testing.T) {
 	}
 }
 
-// What is merged has the values of both, and bytes are read as they were written.
+// Merged registers have the values of both, and bytes are read as they were written.
 func TestMergeAndBytes(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, values := range []int{0, 1, 40, 3000} {
@@ -53,12 +51,11 @@ func TestMergeAndBytes(t *testing.T) {
 		}
 
 		written := one.Append([]byte{7})
-		back, reader := make(Registers, 1<<10), varint.Reader{Left: written[1:]}
-		if back.Read(&reader); reader.Failed || len(reader.Left) > 0 || !slices.Equal(back, one) || !bytes.Equal(back.Append([]byte{7}), written) {
+		back := make(Registers, 1<<10)
+		if rest, ok := back.Read(written[1:]); !ok || len(rest) > 0 || !slices.Equal(back, one) || !bytes.Equal(back.Append([]byte{7}), written) {
 			t.Errorf("%d values are read as others", values)
 		}
-		reader = varint.Reader{Left: written[1 : len(written)-1]}
-		if make(Registers, 1<<10).Read(&reader); !reader.Failed {
+		if _, ok := make(Registers, 1<<10).Read(written[1 : len(written)-1]); ok {
 			t.Errorf("%d values: bytes that are cut off are read", values)
 		}
 	}

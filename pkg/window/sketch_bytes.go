@@ -25,7 +25,7 @@ import (
 //	           otherwise all registers (hyperloglog.Registers.Append)
 //	8 bytes  the xxhash64 of all before, little endian
 //
-// What is pending follows from the parts.
+// The pending instant follows from the parts.
 
 // appendSketch appends the bytes of s. Parts that are too old to matter are dropped.
 func (p *Policy) appendSketch(b []byte, s *State) []byte {
@@ -169,14 +169,15 @@ func (r *reader) few(n int) []uint32 {
 // all reads all registers. Those of a part that has them are not few.
 func (r *reader) all() hyperloglog.Registers {
 	all := make(hyperloglog.Registers, sketchRegisters)
-	all.Read(&r.Reader)
+	rest, ok := all.Read(r.Left)
+	r.Left = rest
 	with := 0
 	for _, run := range all {
 		if run > 0 {
 			with++
 		}
 	}
-	if with < fewRegisters {
+	if !ok || with < fewRegisters {
 		r.Fail()
 	}
 	return all

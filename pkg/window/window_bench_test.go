@@ -259,7 +259,7 @@ func BenchmarkEstimate(b *testing.B) {
 	}
 }
 
-// BenchmarkJudge is the time that it takes to judge a window of which all parts have all registers.
+// BenchmarkJudge is the time that it takes to judge a window whose parts have all registers.
 func BenchmarkJudge(b *testing.B) {
 	p := mustNew(b, Config{Distinct: 7, Limits: []Limit{{100_000, time.Hour}}, Block: Block{For: 10 * time.Minute}})
 	var s State

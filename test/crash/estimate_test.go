@@ -14,7 +14,7 @@ import (
 	"weir/test/wait"
 )
 
-// countlessPaths are lines of ten clients, which ask for up to 5,400 different paths each, again and again. Some lines are
+// countlessPaths are lines of ten clients, which ask for up to 11,200 different paths each, again and again. Some lines are
 // minutes late. The last lines are of other clients, so many that each partition has some: they move its time on.
 func countlessPaths(random *rand.Rand, lines int) (text []string) {
 	begin := time.Now().Add(-80 * time.Minute)
@@ -27,7 +27,7 @@ func countlessPaths(random *rand.Rand, lines int) (text []string) {
 			at = at.Add(-time.Duration(random.IntN(300)) * time.Second)
 		}
 		client := random.IntN(10)
-		line(fmt.Sprintf("198.51.100.%d", client), at, random.IntN(3600+200*client))
+		line(fmt.Sprintf("198.51.100.%d", client), at, random.IntN(4000+800*client))
 	}
 	for n := range 200 {
 		line(fmt.Sprintf("203.0.113.%d", n), time.Now(), 1)

@@ -33,4 +33,9 @@ func (s *sketch) keys() float64 { return s.registers().Estimate() }
 
 func (s *sketch) append(b []byte) []byte { return s.registers().Append(b) }
 
-func (s *sketch) read(c *varint.Reader) { s.registers().Read(c) }
+func (s *sketch) read(c *varint.Reader) {
+	rest, ok := s.registers().Read(c.Left)
+	if c.Left = rest; !ok {
+		c.Fail()
+	}
+}
