@@ -65,7 +65,7 @@ type Aggregator struct {
 	rules   atomic.Pointer[ruling]
 	list    *publishing.List
 
-	guardSeed uint64 // of the hashes of keys that guards count; all aggregators have the same
+	seed uint64 // of the hashes of keys that guards count, and of values that are estimated; all aggregators have the same
 
 	outsideSince atomic.Int64 // since when there is no place in the group, Unix ms; 0 where there is one
 
@@ -85,14 +85,13 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 
 	a := &Aggregator{config: config, logger: config.Logger, faults: telemetry.NewFaults(config.Logger),
 		metrics: newMetrics(config.Metrics), held: map[int]*partition{}}
+	if err := a.agreeSeed(ctx); err != nil {
+		return nil, err
+	}
 	if err := a.Reload(config.Rules); err != nil {
 		return nil, err
 	}
 	if err := a.agreePartitions(ctx); err != nil {
-		return nil, err
-	}
-
-	if err := a.agreeSeed(ctx); err != nil {
 		return nil, err
 	}
 
@@ -115,15 +114,15 @@ func (a *Aggregator) agreeList(ctx context.Context) (string, error) {
 	return string(agreed), nil
 }
 
-// agreeSeed takes the seed of guards that the store has. No client knows it.
+// agreeSeed takes the seed that the store has. No client knows it.
 func (a *Aggregator) agreeSeed(ctx context.Context) error {
 	random := make([]byte, 16)
 	rand.Read(random)
 	agreed, err := a.config.Store.Agree(ctx, "guard.seed", random)
 	if err != nil {
-		return fmt.Errorf("agreeing on the seed of guards: %w", err)
+		return fmt.Errorf("agreeing on the seed of hashes: %w", err)
 	}
-	a.guardSeed = xxhash.Sum64(agreed)
+	a.seed = xxhash.Sum64(agreed)
 	return nil
 }
 
@@ -178,7 +177,7 @@ func (a *Aggregator) Reload(set *rule.Set) error {
 	if before != nil && before.fingerprint == set.Fingerprint() {
 		return nil
 	}
-	next, err := newRuling(set, a.config.Late)
+	next, err := newRuling(set, a.config.Late, a.seed)
 	if err != nil {
 		return err
 	}
@@ -241,7 +240,7 @@ func (a *Aggregator) own(ctx context.Context, claim *topic.Claim) error {
 // newPartition makes a partition that is read from a log.
 func (a *Aggregator) newPartition(number int, log position.Log, commits *position.Commits) *partition {
 	config, logger := &a.config, a.logger.With("partition", number)
-	p := &partition{config: config, metrics: a.metrics, list: a.list, hotShare: a.share, owedPauses: owedPauses, keptClear: time.Hour, guardSeed: a.guardSeed, number: number, commits: commits, logger: logger,
+	p := &partition{config: config, metrics: a.metrics, list: a.list, hotShare: a.share, owedPauses: owedPauses, keptClear: time.Hour, seed: a.seed, number: number, commits: commits, logger: logger,
 		faults: telemetry.NewFaults(logger), asks: &questions{number, make(chan func(context.Context))},
 		own:   &windows.Owned{Store: config.Store, Partition: number},
 		saver: windows.NewSaver(config.Now)}

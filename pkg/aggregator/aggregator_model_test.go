@@ -40,7 +40,7 @@ type twin struct {
 
 func (l *lab) twin() *twin {
 	w := &twin{policies: map[string]*window.Policy{}, limits: map[string][]string{}, values: map[string]uint64{}, states: map[string]*window.State{}, verdicts: map[string]*windows.Verdict{}, ids: map[string]bool{}, last: map[string]int64{}, guards: map[string]rule.Guard{}, begun: map[string]int64{}, held: map[string]windows.Beyond{}}
-	w.guard = *windows.NewGuard(l.agg.guardSeed)
+	w.guard = *windows.NewGuard(l.agg.seed)
 	for _, r := range parseRules(l.t, l.rules).Rules {
 		w.guards[r.Name] = r.Guard
 		policy, err := r.Policy(labLate, 0)

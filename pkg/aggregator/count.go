@@ -369,7 +369,7 @@ func (c *counter) await(w *windows.Window, before int64) {
 	}
 }
 
-// decide decides the offence of a window that is pending, if the partition's time has come far enough. It stands at the offset
+// decide decides what of a window is pending, if the partition's time has come far enough. An offence stands at the offset
 // of the last batch with hits of the key: so it is the same whether the next batch with some leads to it, before its hits are
 // counted, or decideDue does.
 func (c *counter) decide(w *windows.Window, passed int64) {
@@ -378,7 +378,9 @@ func (c *counter) decide(w *windows.Window, passed int64) {
 		return
 	}
 	outcome := w.Rule.Policy.Judge(&w.State, passed)
-	c.decided = c.publisher.Decide(c.decided, w, outcome, publishing.Cause{Item: windows.ByTime})
+	if outcome.Event == window.Broke {
+		c.decided = c.publisher.Decide(c.decided, w, outcome, publishing.Cause{Item: windows.ByTime})
+	}
 	c.windows.Await(w)
 }
 

@@ -36,10 +36,11 @@ type keyStatus struct {
 }
 
 type limitStatus struct {
-	Limit  string     `json:"limit"`
-	Count  int64      `json:"count"`
-	All    int64      `json:"all,omitempty"` // of a share: all hits; Count of them match
-	Clears *time.Time `json:"clears"`        // when the count is zero, if no further hit comes; nil when it is
+	Limit    string     `json:"limit"`
+	Count    int64      `json:"count"`
+	All      int64      `json:"all,omitempty"`      // of a share: all hits; Count of them match
+	Estimate bool       `json:"estimate,omitempty"` // the count is one
+	Clears   *time.Time `json:"clears"`             // when the count is zero, if no further hit comes; nil when it is
 }
 
 type blockStatus struct {
@@ -138,7 +139,7 @@ func (p *partition) keyStatus(ruleName, key string, cold *reading) (*keyStatus, 
 	s := &keyStatus{Rule: ruleName, Key: key, Partition: p.number, Where: where, At: time.UnixMilli(at).UTC(), Newest: instant(w.State.Newest()), Limits: []limitStatus{}}
 	for i, limit := range w.Rule.Spec.Limits {
 		count := w.Rule.Policy.Count(&w.State, i, at)
-		one := limitStatus{Limit: limit.Text, Count: count}
+		one := limitStatus{Limit: limit.Text, Count: count, Estimate: w.Rule.Policy.Estimates()}
 		_, one.All = w.Rule.Policy.Share(&w.State, at)
 		if count > 0 {
 			one.Clears = instant(w.Rule.Policy.Clears(&w.State, i, at, limit.Per))

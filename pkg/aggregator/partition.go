@@ -22,7 +22,7 @@ type partition struct {
 	list     *publishing.List
 	hotShare func() int // how many windows may be hot
 
-	guardSeed uint64 // of the hashes of keys
+	seed uint64 // of the hashes of keys
 
 	owedPauses int // how often it waits for the hits of groups before windows are written
 

@@ -32,8 +32,9 @@ type ruling struct {
 	over        chan struct{} // closed when another set is active
 }
 
-// newRuling makes the policies of rules, for hits that come late.
-func newRuling(set *rule.Set, late time.Duration) (*ruling, error) {
+// newRuling makes the policies of rules, for hits that come late. Where clients may know the numbers of their values, these
+// are hashed with the seed.
+func newRuling(set *rule.Set, late time.Duration, seed uint64) (*ruling, error) {
 	set = set.Counted()
 	next := &ruling{set: set, fingerprint: set.Fingerprint(), over: make(chan struct{})}
 	var modes []string
@@ -45,6 +46,9 @@ func newRuling(set *rule.Set, late time.Duration) (*ruling, error) {
 		policy, err := r.Policy(late, 0)
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+		if !r.HidesValues() {
+			policy = policy.Seeded(seed)
 		}
 		next.policies = append(next.policies, policy)
 		modes = append(modes, r.Name+"="+r.Mode.String())
@@ -79,8 +83,9 @@ func counting(r *rule.Rule) any {
 		cost       string // whether a hit is one request
 		passes     bool
 		shift      uint // of members
+		lateness   *time.Duration
 	}
-	of := what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.ValuesOf(), 0, 0, r.Cost, r.PassesOn(), r.MemberShift()}
+	of := what{r.Algorithm, r.Limits, r.Subwindows, r.Burst, r.Block, r.Remember, r.ValuesOf(), 0, 0, r.Cost, r.PassesOn(), r.MemberShift(), r.Lateness}
 	if r.CountsShare() {
 		of.over, of.late = r.Share.Over, r.Share.Late
 	}

@@ -86,7 +86,7 @@ func (p *partition) restore(ctx context.Context, value, topicNote []byte) error 
 
 // restoreGuard takes the guard's counts that the store has. They are of the same moment as the windows.
 func (p *partition) restoreGuard(value []byte) error {
-	guard, err := windows.ReadGuard(value, p.guardSeed)
+	guard, err := windows.ReadGuard(value, p.seed)
 	if ends(err) {
 		return err
 	}
@@ -99,7 +99,7 @@ func (p *partition) restoreGuard(value []byte) error {
 
 // restoreTraffic takes the shares of networks that the store has with the checkpoint.
 func (p *partition) restoreTraffic(value []byte, stored *windows.Checkpoint) error {
-	traffic, err := windows.ReadTraffic(value, p.guardSeed, stored.Generation, stored.Offset)
+	traffic, err := windows.ReadTraffic(value, p.seed, stored.Generation, stored.Offset)
 	if ends(err) {
 		return err
 	}
@@ -137,7 +137,7 @@ func (p *partition) drop() {
 		Damaged: func(err error) { p.faults.Note("damaged window", err) },
 		Saved:   func(took time.Duration) { p.metrics.checkpoint.Observe(took.Seconds()) },
 	})
-	p.windows.Guard, p.windows.Traffic = windows.NewGuard(p.guardSeed), windows.NewTraffic(p.guardSeed)
+	p.windows.Guard, p.windows.Traffic = windows.NewGuard(p.seed), windows.NewTraffic(p.seed)
 	p.saver.Reset(p.windows)
 	p.sweep = &windows.Sweep{Set: p.windows, Rules: p.rules.named, Late: p.config.Late}
 	p.counter.forget(p.windows, hit.NewPositions(mostSources, p.config.Retention))

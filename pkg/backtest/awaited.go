@@ -46,8 +46,12 @@ func (v *variant) judgeDue(now int64) {
 // judge begins the block of an account that the time decides before an instant.
 func (v *variant) judge(number int, a *account, now int64) {
 	t := &v.rules[a.rule]
+	due := t.policy.Due(&a.state)
 	o := t.policy.Judge(&a.state, now)
 	if o.Event != window.Broke {
+		if v.groups != nil { // an estimate may be none, and another one next
+			v.await(number, a, due)
+		}
 		return
 	}
 	if a.offence == nil {

@@ -36,7 +36,7 @@ func newTallies(c *Config, set *rule.Set, with *window.Algorithm) ([]tally, erro
 		}
 
 		t := &tallies[i]
-		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding && !r.HasValues(), distinct: r.CountsDistinct(), share: r.CountsShare(), group: r.CountsBlocks(), enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
+		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding && !r.HasValues(), distinct: r.CountsDistinct(), share: r.CountsShare(), awaits: r.CountsShare() || r.EstimatesValues(), group: r.CountsBlocks(), enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
 		for _, l := range r.Limits {
 			t.limits = append(t.limits, l.Limit)
 		}

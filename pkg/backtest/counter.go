@@ -177,6 +177,7 @@ type tally struct {
 	distinct  bool // different values are counted
 	group     bool // blocks of addresses are counted
 	share     bool // of hits, those whose value is 1
+	awaits    bool // the time decides its offences
 	enforce   bool
 
 	keys, requests, refused, late int64
@@ -312,7 +313,7 @@ func (v *variant) hit(number int, a *account, t *tally, at, cost int64, value ui
 
 // judgeRest begins the blocks that the time decides when no hit comes any more.
 func (v *variant) judgeRest() {
-	if !slices.ContainsFunc(v.rules, func(t tally) bool { return t.share }) {
+	if !slices.ContainsFunc(v.rules, func(t tally) bool { return t.awaits }) {
 		return
 	}
 	for n, page := range v.pages {

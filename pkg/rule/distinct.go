@@ -22,6 +22,14 @@ import (
 // CountsDistinct reports whether the rule counts different values of Distinct.
 func (r *Rule) CountsDistinct() bool { return len(r.Distinct.parts) > 0 }
 
+// EstimatesValues reports whether the number of different values is an estimate: above the limits that are exact.
+func (r *Rule) EstimatesValues() bool {
+	return r.CountsDistinct() && !r.onBlocked && slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Hits > window.MostDistinct })
+}
+
+// HidesValues reports whether no client knows the numbers of its values: they are hashes with the key in secret_file.
+func (r *Rule) HidesValues() bool { return r.valuesBy != nil && r.valuesBy.key != nil }
+
 // ValuesOf says what the values of each rule's hits are of, as a number: of other fields, or hashed with another key, or
 // where hits are 1 that meet another condition, it is another one. It is 0 of rules that count hits. Without a rule whose
 // hits have values it is nil.
@@ -220,13 +228,46 @@ func (r *ruleSpec) checkDistinct(v yamlfile.Value) bool {
 			v.Key("distinct").Faultf("leave it out of one of them", "%s is in the key, so the requests of a key have one %s", p.name, p.name)
 		}
 	}
+	return r.checkMany(v)
+}
+
+// checkMany finds limits of more different values than can be counted, and reports whether there are none.
+func (r *ruleSpec) checkMany(v yamlfile.Value) bool {
 	fits := true
 	places, _ := v.Key("limits").List()
 	for i, limit := range r.Limits {
-		if limit.Hits > window.MostDistinct && !limit.AtOnce && i < len(places) {
-			places[i].Faultf(fmt.Sprintf("write at most %d", window.MostDistinct), "%s is too many: a key's different values are remembered one by one, %d at most", limit, window.MostDistinct)
-			fits = false
+		if limit.Hits <= window.MostDistinct || limit.AtOnce || i >= len(places) {
+			continue
+		}
+		fits = false
+		switch {
+		case bool(r.On):
+			places[i].Faultf(fmt.Sprintf("write at most %d", window.MostDistinct), "%s is too many: the blocked addresses of a network are remembered one by one, %d at most", limit, window.MostDistinct)
+		case limit.Hits > window.MostEstimated:
+			places[i].Faultf(fmt.Sprintf("write at most %d", window.MostEstimated), "%s is too many: different values are counted up to %d, and estimated up to %d", limit, window.MostDistinct, window.MostEstimated)
+		case len(r.Limits) > 1:
+			places[i].Faultf("write a rule of its own for it", "%s is above %d different values, so it is an estimate, and such a rule has one limit", limit, window.MostDistinct)
+		default:
+			fits = true
 		}
 	}
 	return fits
+}
+
+// checkLate finds late where nothing waits for late requests.
+func (r *ruleSpec) checkLate(v yamlfile.Value) {
+	place := v.Key("late")
+	if !v.Has("late") || place.Faulty() {
+		return
+	}
+	r.givenLate = true
+	estimates := v.Has("distinct") && !bool(r.On) && slices.ContainsFunc(r.Limits, func(l Limit) bool { return l.Hits > window.MostDistinct })
+	switch {
+	case v.Has("share"):
+		place.Faultf("write it in the share", "the late of a share stands in the share")
+	case !estimates && !v.Key("limits").Faulty() && !v.Key("distinct").Faulty():
+		place.Faultf("leave it out", "late is for limits of more than %d different values, which wait for late requests", window.MostDistinct)
+	case time.Duration(r.Late) > mostLateness:
+		place.Faultf("write at most 1830d", "%s is too late", r.Late)
+	}
 }

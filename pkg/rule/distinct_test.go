@@ -1,9 +1,11 @@
 package rule_test
 
 import (
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,6 +124,51 @@ func TestARuleOfDifferentValues(t *testing.T) {
 				t.Errorf("request %d: %+v", i, o)
 			}
 		}
+	}
+}
+
+// A limit above those that are exact is of an estimate: its block waits for late requests, as long as the rule says. With
+// secret_file no client knows the values.
+func TestARuleOfEstimatedValues(t *testing.T) {
+	const byMany = "rules: [{name: a, key: ip, distinct: path, limits: [5000/hour], late: 1m}]"
+	set := mustParse(t, byMany)
+	r := set.Rules[0]
+	if !r.EstimatesValues() || r.HidesValues() || r.Late(time.Hour) != time.Minute || r.Late(time.Second) != time.Second {
+		t.Errorf("estimates %v, late %v", r.EstimatesValues(), r.Late(time.Hour))
+	}
+	if hidden, _, err := rule.Parse("f", []byte(byMany+"\nsecret_file: testdata/hash.key")); err != nil || !hidden.Rules[0].HidesValues() {
+		t.Error(err)
+	}
+	plain := mustParse(t, strings.Replace(byMany, ", late: 1m", "", 1))
+	if plain.Rules[0].Late(time.Hour) != time.Hour || plain.Fingerprint() == set.Fingerprint() {
+		t.Errorf("without late it is %v", plain.Rules[0].Late(time.Hour))
+	}
+	if exact := mustParse(t, byPath).Rules[0]; exact.EstimatesValues() {
+		t.Error("200 are estimated")
+	}
+
+	policy, err := r.Policy(time.Hour, 0)
+	if err != nil || !policy.Estimates() {
+		t.Fatal(err)
+	}
+	judge := set.NewJudge()
+	var s window.State
+	for i := range 5600 {
+		for _, path := range []string{fmt.Sprint("/", i), "/a"} {
+			one := request.Request{UnixMilli: int64(i), IP: netip.MustParseAddr("203.0.113.7"), Path: path}
+			for _, h := range judge.Hits(&one) {
+				if o := policy.HitValue(&s, one.UnixMilli, h.Value); o.Event != window.Counted {
+					t.Fatalf("request %d: %+v", i, o)
+				}
+			}
+		}
+	}
+	const end = 3_600_000/16 - 1
+	if o := policy.Judge(&s, end+60_000); o.Event != window.Counted {
+		t.Errorf("%+v", o)
+	}
+	if o := policy.Judge(&s, end+60_001); o.Event != window.Broke || o.From != end+60_000 || o.Count < 5200 || o.Count > 6000 {
+		t.Errorf("%+v", o)
 	}
 }
 

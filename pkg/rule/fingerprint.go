@@ -56,6 +56,7 @@ type decidingRule struct {
 	ShareOf  *decidingShare `json:",omitempty"`
 	Blocked  bool           `json:",omitempty"`
 	Above    string         `json:",omitempty"`
+	Late     *time.Duration `json:",omitempty"`
 }
 
 type decidingShare struct {
@@ -99,7 +100,7 @@ func (r *Rule) deciding() decidingRule {
 		Then: r.Block.Then, Extend: r.Block.Extend, Covers: r.Block.Covers.String(),
 		Clear: r.Block.Clear, Remember: r.Remember, Inline: r.Inline, AlsoLog: r.AlsoLog,
 		After: r.Block.After, Within: r.Block.Within, AtOnce: atOnce(r.Limits), Secret: r.Secret, Ends: r.EndsByLog, Guard: r.Guard.MostNew, Share: r.Guard.MostShare,
-		Blocked: r.onBlocked, Above: r.Above,
+		Blocked: r.onBlocked, Above: r.Above, Late: r.Lateness,
 	}
 
 	if r.CountsDistinct() {

@@ -401,5 +401,8 @@ func (r *Rule) Late(others time.Duration) time.Duration {
 	if r.CountsBlocks() {
 		return max(others, groupLate)
 	}
+	if r.Lateness != nil && r.EstimatesValues() {
+		return min(others, *r.Lateness)
+	}
 	return r.Share.late(others)
 }

@@ -85,10 +85,11 @@ type Rule struct {
 	Description string
 	Match       string // the expression as written; empty when every request counts
 	Key         Key
-	Above       string  // the group rule whose blocks leave what this one counts; "" counts all
-	Distinct    Key     // what different values are counted of; without parts, hits are counted
-	Share       *Share  // the limit is of the share of requests that meet a condition; nil without
-	Limits      []Limit // at least one
+	Above       string         // the group rule whose blocks leave what this one counts; "" counts all
+	Distinct    Key            // what different values are counted of; without parts, hits are counted
+	Lateness    *time.Duration // how late a request may be and count, where different values are estimated; nil as late as for all rules
+	Share       *Share         // the limit is of the share of requests that meet a condition; nil without
+	Limits      []Limit        // at least one
 	Algorithm   window.Algorithm
 	Subwindows  int    // of the counter algorithm
 	Burst       int64  // of token and uniform; 0 is the algorithm's default

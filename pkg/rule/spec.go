@@ -34,6 +34,7 @@ type ruleSpec struct {
 	Distinct    distinctSpec      `yaml:"distinct"`
 	Share       shareSpec         `yaml:"share"`
 	Limits      limitsSpec        `yaml:"limits"`
+	Late        duration.Duration `yaml:"late"`
 	Algorithm   algorithmSpec     `yaml:"algorithm"`
 	Cost        costSpec          `yaml:"cost"`
 	Count       Count             `yaml:"count"`
@@ -50,6 +51,7 @@ type ruleSpec struct {
 	Secret      bool              `yaml:"secret"`
 	Guard       guardSpec         `yaml:"guard"`
 
+	givenLate                   bool
 	place, tryPlace, abovePlace yamlfile.Fault
 }
 
@@ -92,6 +94,7 @@ func (r *ruleSpec) FromYAML(v yamlfile.Value) {
 	// Checks of keys together need keys that could be read: one mistake is reported once.
 	r.checkGroup(v)
 	fits := r.checkDistinct(v)
+	r.checkLate(v)
 	r.checkShare(v)
 	if !v.Key("limits").Faulty() && !v.Key("inline").Faulty() && r.checkAtOnce(v) && !v.Key("algorithm").Faulty() && fits && !v.Has("share") {
 		r.checkLimits(v)
@@ -144,6 +147,10 @@ func (r *ruleSpec) rule() *Rule {
 		rule.Cost, rule.cost = r.Cost.written, r.Cost.compiled
 	}
 
+	if r.givenLate {
+		late := time.Duration(r.Late)
+		rule.Lateness = &late
+	}
 	// The default stays 0, so that it stays out of the fingerprint.
 	if remembered := r.remembered(); remembered != window.DefaultRemember {
 		rule.Remember = int(remembered)

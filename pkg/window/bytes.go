@@ -27,8 +27,8 @@ import (
 //	[atonce] only in version 3: the log of what limits at once count, as those above; then the xxhash64 of all before
 //	[bucket] how many; for each of them unit, drain, level, ±(newest-levelAt), levelAt-filledSince
 //
-// Version 4 is of limits of different values (distinct_bytes.go), version 5 of limits of a share (share_bytes.go), and
-// version 6 of blocks of members (members_bytes.go).
+// Version 4 is of limits of different values (distinct_bytes.go), version 5 of limits of a share (share_bytes.go), version 6
+// of blocks of members (members_bytes.go), and version 7 of estimates of different values (sketch_bytes.go).
 //
 // Where no instant has milliseconds, newest and the cells of a millisecond are counted in seconds. The bytes of a later
 // version end with the xxhash64 of all before, little endian: only with it is their version believed.
@@ -39,6 +39,7 @@ const (
 	versionDistinct  = 4
 	versionShare     = 5
 	versionMembers   = 6
+	versionSketch    = 7
 )
 
 const second = 1000
@@ -69,6 +70,8 @@ func (p *Policy) Append(b []byte, s *State) []byte {
 		return p.appendDistinct(b, s)
 	case p.share != nil:
 		return p.appendShare(b, s)
+	case p.sketch != nil:
+		return p.appendSketch(b, s)
 	}
 	w := writer{b: b, newest: s.newest, scale: 1, shapes: p.algorithm.shapes(), policy: p}
 	if p.leased != nil {

@@ -11,7 +11,7 @@ import (
 //   - what was taken is written and read back as it is;
 //   - and it can be hit.
 func FuzzRead(f *testing.F) {
-	policies := make([]*Policy, algorithms, algorithms+5)
+	policies := make([]*Policy, algorithms, algorithms+9)
 	for i := range policies {
 		policies[i] = mustNew(f, Config{Algorithm: Algorithm(i), Limits: []Limit{{10, time.Minute}, {1000, time.Hour}, {1_000_000, time.Hour}},
 			Late: time.Minute, Remember: minRemember, Subwindows: 3, Block: Block{For: time.Minute, Extend: i%2 == 0}})
@@ -61,6 +61,19 @@ func FuzzRead(f *testing.F) {
 			f.Add(byte(len(policies)), share.Append(nil, &s))
 		}
 		policies = append(policies, share)
+	}
+	for _, late := range []time.Duration{0, time.Minute} {
+		estimated := mustEstimate(f, Config{Distinct: 7, Limits: []Limit{{5000, time.Minute}}, Late: late, Block: Block{For: time.Second}}, 3)
+		var s State
+		for j := range int64(40) {
+			estimated.HitValue(&s, someTime+j*997, uint64(j%7))
+			f.Add(byte(len(policies)), estimated.Append(nil, &s))
+		}
+		for j := range uint64(3000) {
+			estimated.HitValue(&s, someTime+60_000, j)
+		}
+		f.Add(byte(len(policies)), estimated.Append(nil, &s))
+		policies = append(policies, estimated)
 	}
 	f.Fuzz(func(t *testing.T, which byte, b []byte) {
 		p := policies[int(which)%len(policies)]

@@ -30,10 +30,12 @@ func (p *Policy) Read(b []byte, s *State) error {
 		return p.readShare(b[:len(b)-8], s)
 	case v == versionMembers && sealed(b):
 		return p.readMembers(b[:len(b)-8], s)
+	case v == versionSketch && sealed(b):
+		return p.readSketch(b[:len(b)-8], s)
 	// A greater version is believed only with a checksum. Otherwise damaged bytes would look as if a newer Weir had
 	// written them, and no operator would dare to drop them.
-	case v > versionMembers && sealed(b):
-		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionMembers)
+	case v > versionSketch && sealed(b):
+		return fmt.Errorf("%w: version %d, want %d", ErrNewer, v, versionSketch)
 	case v < version || v > versionAtOnce || (v == versionUnsettled) != (b[1]&flagUnsettled != 0):
 		return ErrCorrupt
 	case (v == versionAtOnce) != (b[1]&flagAtOnce != 0) || v == versionAtOnce && !sealed(b):

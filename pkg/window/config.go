@@ -42,8 +42,13 @@ func (c *Config) validate() error {
 	}
 
 	if c.Distinct != 0 {
+		most := int64(MostDistinct)
+		if !c.Members {
+			most = MostEstimated
+		}
 		for _, l := range c.Limits {
-			fault(l.Hits > MostDistinct, "limit of %d different values: want 1 to %d", l.Hits, MostDistinct)
+			fault(l.Hits > most, "limit of %d different values: want 1 to %d", l.Hits, most)
+			fault(l.Hits > MostDistinct && len(c.Limits) > 1, "limit of %d different values: want no other limit, or at most %d", l.Hits, MostDistinct)
 		}
 		fault(c.Algorithm != Sliding || len(c.AtOnce) > 0, "different values: want the algorithm sliding, and no limit at once")
 		fault(c.Block.Extend || c.Block.Clear, "different values: want a block that does not extend, and does not wait for the window")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// MostDistinct is the largest limit of different values.
+// MostDistinct is the largest limit of different values that is exact.
 const MostDistinct = 4096
 
 // distinct counts how many different values the hits of a key have: a hit at t breaks N per W when the hits in (t-W, t],
@@ -75,6 +75,8 @@ func (p *Policy) HitValue(s *State, at int64, value uint64) Outcome {
 	switch {
 	case p.share != nil:
 		return p.hitShare(s, at, value == 1)
+	case p.sketch != nil:
+		return p.hitSketch(s, at, value)
 	case d == nil:
 		return p.Hit(s, at, 1)
 	}

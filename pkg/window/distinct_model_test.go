@@ -431,7 +431,9 @@ func TestDifferentValuesThatCannotBe(t *testing.T) {
 	good := Config{Distinct: 7, Limits: []Limit{{MostDistinct, time.Minute}}, Block: Block{For: time.Second}}
 	mustNew(t, good)
 	for name, change := range map[string]func(*Config){
-		"too many":     func(c *Config) { c.Limits = []Limit{{MostDistinct + 1, time.Minute}} },
+		"too many":     func(c *Config) { c.Limits = []Limit{{MostEstimated + 1, time.Minute}} },
+		"of members":   func(c *Config) { c.Members, c.Limits = true, []Limit{{MostDistinct + 1, time.Minute}} },
+		"two limits":   func(c *Config) { c.Limits = append(c.Limits, Limit{MostDistinct + 1, time.Hour}) },
 		"an algorithm": func(c *Config) { c.Algorithm = Token },
 		"at once":      func(c *Config) { c.AtOnce = []int{0} },
 		"extend":       func(c *Config) { c.Block.Extend = true },

@@ -105,21 +105,28 @@ func (p *Policy) hitShare(s *State, at int64, matches bool) Outcome {
 	return o
 }
 
-// Judge decides the offence of s that is pending, where a limit is of a share, if no hit counts any more that is older than
-// the instant now less Late. The outcome is Broke then.
+// Judge decides what of s is pending, where a limit is of a share or of an estimate, if no hit counts any more that is older
+// than the instant now less Late. The outcome is Broke if a block begins.
 func (p *Policy) Judge(s *State, now int64) Outcome {
-	if p.Due(s) >= now {
+	switch {
+	case p.Due(s) >= now:
 		return Outcome{}
+	case p.sketch != nil:
+		return p.judgeSketch(s, now)
 	}
 	return p.beginShare(s)
 }
 
-// Pending is the instant of the offence of s that is not decided yet; Never if there is none.
+// Pending is the instant of the offence of s that is not decided yet, which an estimate may show to be none; Never without.
 func (p *Policy) Pending(s *State) int64 {
-	if p.share == nil || s.rare == nil || s.rare.shared == nil {
-		return Never
+	switch {
+	case s.rare == nil:
+	case p.sketch != nil && s.rare.sketched != nil:
+		return s.rare.sketched.pending
+	case p.share != nil && s.rare.shared != nil:
+		return s.rare.shared.pending
 	}
-	return s.rare.shared.pending
+	return Never
 }
 
 // Due is the instant behind which Judge decides the offence of s that is pending; Never if there is none.

@@ -24,7 +24,8 @@
 // within Block.Forget of until, else at level 1.
 //
 // With Config.Distinct a limit is of how many different values the hits of a key have: HitValue counts these, exactly and in
-// any order as Sliding counts hits (distinct.go).
+// any order as Sliding counts hits (distinct.go). One limit above MostDistinct is of an estimate. Then a block begins when
+// no hit can come any more that may count (sketch.go).
 //
 // With Config.Share a limit is of the share of hits that match: HitValue counts 1 for a hit that does, and 0 for another. A
 // block begins when no hit can come any more that may lower the share (share.go).
@@ -38,7 +39,7 @@
 // reads a clock, starts a goroutine or does I/O; a hit allocates nothing but the growth of its state, which is 8
 // bytes an instant remembered (16 where a limit is over half a million), of at most a quarter more than Remember. While
 // late hits can still move blocks, the hits that do not count now may take as much again, and each block 56 bytes. For
-// different values, BytesOfDistinct is the bound, for a share BytesOfShare.
+// different values, BytesOfDistinct is the bound, or BytesOfEstimate, and for a share BytesOfShare.
 //
 // Other programs may import this package (docs/go.md).
 package window
@@ -152,7 +153,8 @@ type Policy struct {
 	ones      bool
 	sliding   *sliding  // nil for the other algorithms
 	leased    *leased   // nil without limits at once
-	distinct  *distinct // nil where limits are not of different values
+	distinct  *distinct // nil where limits are not of different values, or these are estimated
+	sketch    *sketch   // nil where no different values are estimated
 	share     *share    // nil where the limit is not of a share
 	members   *members  // nil where no blocks of members are counted
 	group     *group    // of all limits where late hits can move blocks, else nil
@@ -175,6 +177,7 @@ type rare struct {
 	level       int
 	unsettled   *unsettled // nil, or without blocks, when no late hit can move the last block any more
 	seen        *seen      // nil where limits are not of different values
+	sketched    *sketched  // nil where no different values are estimated
 	shared      *shared    // nil where the limit is not of a share
 	members     *memberLog // nil where no blocks of members are counted
 }
@@ -193,6 +196,8 @@ func New(c Config) (*Policy, error) {
 		algorithm = newLeased
 	case c.Members:
 		algorithm = newMembers
+	case c.estimates():
+		algorithm = newSketch
 	case c.Distinct != 0:
 		algorithm = newDistinct
 	case c.Share != nil:
@@ -217,6 +222,9 @@ func New(c Config) (*Policy, error) {
 	if p.share, _ = a.(*share); p.share != nil {
 		p.ones = false // the count of an offence is of the hits that match
 	}
+	if p.sketch, _ = a.(*sketch); p.sketch != nil {
+		p.ones, p.late = false, p.sketch.late
+	}
 	p.members, _ = a.(*members)
 	if p.sliding != nil && len(p.sliding.groups) == 1 && p.sliding.groups[0].exact() {
 		if !c.Block.Extend && p.late > 0 {
@@ -239,7 +247,7 @@ func (p *Policy) Hit(s *State, at, cost int64) Outcome {
 	switch {
 	case p.members != nil:
 		return Outcome{Event: Late}
-	case (p.distinct != nil || p.share != nil) && cost > 0:
+	case (p.distinct != nil || p.sketch != nil || p.share != nil) && cost > 0:
 		return p.HitValue(s, at, 0)
 	}
 	if at < s.newest-p.late || at < 0 || at > MaxTime {
@@ -339,6 +347,8 @@ func (p *Policy) Touch(s *State) int64 {
 		return a.touch(s)
 	case *distinct:
 		return a.touch(s)
+	case *sketch:
+		return a.touch(s)
 	case *share:
 		return a.touch(s)
 	}
@@ -357,6 +367,12 @@ func (s *State) Bytes() int {
 	n += int(unsafe.Sizeof(*s.rare)) + int(unsafe.Sizeof(s.first))*cap(s.rare.logs)
 	if v := s.rare.seen; v != nil {
 		n += int(unsafe.Sizeof(*v)) + bytesOfValue*cap(v.values) + bytesOfPlace*cap(v.index) + int(unsafe.Sizeof(span{}))*cap(v.spans)
+	}
+	if v := s.rare.sketched; v != nil {
+		n += int(unsafe.Sizeof(*v)) + bytesOfPart*cap(v.parts)
+		for i := range v.parts {
+			n += 4*cap(v.parts[i].few) + cap(v.parts[i].all)
+		}
 	}
 	if v := s.rare.shared; v != nil {
 		n += int(unsafe.Sizeof(*v)) + bytesOfCell*cap(v.cells)

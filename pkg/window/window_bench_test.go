@@ -215,3 +215,60 @@ func BenchmarkShare(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkEstimate is the time of a hit of one key that stays below a limit of different values that is estimated, next to
+// that of plain counting and of different values that are exact: with few values in each part, in lists, and with many; in
+// order, and with one in twenty late by up to two seconds.
+func BenchmarkEstimate(b *testing.B) {
+	for _, late := range []int{0, 20} {
+		for _, kind := range []struct {
+			name      string
+			limit     int64
+			different uint64
+			distinct  uint64
+		}{{"sliding", 4000, 0, 0}, {"exact/3500", 4000, 3500, 7}, {"estimate/190", 100_000, 190, 7}, {"estimate/3500", 100_000, 3500, 7}, {"estimate/90000", 100_000, 90_000, 7}} {
+			c := Config{Distinct: kind.distinct, Limits: []Limit{{kind.limit, time.Hour}}, Late: 10 * time.Minute, Ones: true, Block: Block{For: 10 * time.Minute}}
+			name := kind.name
+			if late > 0 {
+				name += "/late"
+			}
+			b.Run(name, func(b *testing.B) {
+				p := mustNew(b, c)
+				var s State
+				r := rand.New(rand.NewPCG(1, 2))
+				at, step := int64(someTime), int64(1020)
+				if kind.different > 4000 {
+					step = 40
+				}
+				b.ReportAllocs()
+				for i := range b.N {
+					at += step
+					when := at
+					if late > 0 && i%late == 0 {
+						when -= r.Int64N(2000)
+					}
+					if kind.different == 0 {
+						p.Hit(&s, when, 1)
+					} else {
+						p.HitValue(&s, when, uint64(i)%kind.different)
+					}
+				}
+				b.ReportMetric(float64(s.Bytes()), "state-B/key")
+			})
+		}
+	}
+}
+
+// BenchmarkJudge is the time that it takes to judge a window whose parts have all registers.
+func BenchmarkJudge(b *testing.B) {
+	p := mustNew(b, Config{Distinct: 7, Limits: []Limit{{100_000, time.Hour}}, Block: Block{For: 10 * time.Minute}})
+	var s State
+	for i := range uint64(90_000) {
+		p.HitValue(&s, someTime+int64(i)*40, i)
+	}
+	for range b.N {
+		if p.Count(&s, 0, s.newest) > 95_000 {
+			b.Fatal("it is far too high")
+		}
+	}
+}

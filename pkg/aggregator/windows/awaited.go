@@ -14,7 +14,8 @@ import (
 // the checkpoint that comes after what followed is published. So the next owner of the partition finds them, and publishes
 // again what the last owner decided and Kafka may not have.
 //
-// There are at most as many as keys that broke a limit within the lateness.
+// There are at most as many as keys that broke a limit within the lateness, or that had more hits than a limit of different
+// values, which is estimated: their offence may be none.
 type awaited struct {
 	byName map[string]*awaitedWindow
 	queue  awaitedQueue

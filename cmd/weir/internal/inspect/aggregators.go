@@ -116,10 +116,11 @@ type countedKey struct {
 	At        time.Time  `json:"at"`
 	Newest    *time.Time `json:"newest"`
 	Limits    []struct {
-		Limit  string     `json:"limit"`
-		Count  int64      `json:"count"`
-		All    int64      `json:"all"` // of a share
-		Clears *time.Time `json:"clears"`
+		Limit    string     `json:"limit"`
+		Count    int64      `json:"count"`
+		All      int64      `json:"all"` // of a share
+		Estimate bool       `json:"estimate"`
+		Clears   *time.Time `json:"clears"`
 	} `json:"limits"`
 	Block *struct {
 		ID      string     `json:"id"`

@@ -298,7 +298,9 @@ func (k *countedKey) text(b *strings.Builder, entries []*shown.Entry, times show
 		case strings.HasSuffix(l.Limit, " at once"):
 			count = fmt.Sprintf("%d running", l.Count)
 		case blocklist.IsDifferent(l.Limit):
-			count = output.Counted(int(l.Count), "value")
+			if count = output.Counted(int(l.Count), "value"); l.Estimate {
+				count = "about " + count
+			}
 		case blocklist.IsShare(l.Limit):
 			count = fmt.Sprintf("%d of %s", l.Count, output.Counted(int(l.All), "request"))
 		}
