@@ -64,7 +64,7 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 		if read, next = d.readerOf(next, r); read == nil {
 			break
 		}
-		e.faults.Note("dialect", errTwoKinds)
+		e.faults.Note("dialect", errTwoReadings)
 		a.read(r, read, now)
 		other := e.config.Set.Check(a.prepare(), now.UnixMilli())
 		if other.Entry.Found() {
@@ -76,7 +76,7 @@ func (e *Enforcer) ask(a *asking, r *http.Request, d *dialect, now time.Time) (s
 	return said
 }
 
-var errTwoKinds = errors.New("checks carry headers of two kinds of edges, one of which a client may have sent; they are refused if either is: " +
+var errTwoReadings = errors.New("checks carry headers of two kinds of edges, one of which a client may have sent, or a URL with a question mark in its host; they are refused if either reading is: " +
 	"use the path of the edge (/v1/check/nginx, /ingress-nginx, /traefik, /caddy or /envoy), and have it clear the other headers")
 
 func isEmpty(said *blocklist.Answer) bool {

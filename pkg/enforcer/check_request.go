@@ -33,14 +33,15 @@ var (
 	byForwarded = headerReader{hasForwarded, readForwarded}
 	byURI       = headerReader{func(r *http.Request) bool { return header(r, "X-Original-Uri") != "" }, readOriginalURI}
 	byURL       = headerReader{func(r *http.Request) bool { return header(r, "X-Original-Url") != "" }, readOriginalURL}
+	byOddURL    = headerReader{hasOddURL, readOddURL}
 	byItself    = headerReader{nil, readEnvoy}
 )
 
 // dialects are those with their own path. They read only headers that their edge sets itself, and ignore headers of
 // other kinds from clients.
 var dialects = map[string]*dialect{
-	"nginx":         {http.StatusForbidden, []headerReader{byURI, byURL}},
-	"ingress-nginx": {http.StatusForbidden, []headerReader{{nil, readOriginalURL}}},
+	"nginx":         {http.StatusForbidden, []headerReader{byURI, byURL, byOddURL}},
+	"ingress-nginx": {http.StatusForbidden, []headerReader{{nil, readOriginalURL}, byOddURL}},
 	"traefik":       {http.StatusTooManyRequests, []headerReader{{nil, readForwarded}}},
 	"caddy":         {http.StatusTooManyRequests, []headerReader{{nil, readCaddy}}},
 	"envoy":         {http.StatusTooManyRequests, []headerReader{byItself}},
@@ -48,7 +49,7 @@ var dialects = map[string]*dialect{
 
 // anyEdge is the dialect of checkPath itself, for edges without their own path.
 func anyEdge(refusal int) *dialect {
-	return &dialect{refusal, []headerReader{byForwarded, byURI, byURL}}
+	return &dialect{refusal, []headerReader{byForwarded, byURI, byURL, byOddURL}}
 }
 
 // readerOf returns the first reader, at the index from or later, whose headers a request carries, and the index after
@@ -96,6 +97,23 @@ func readOriginalURL(q *request.Request, r *http.Request) {
 	if host := setTarget(q, header(r, "X-Original-Url")); host != "" {
 		q.Host = host
 	}
+}
+
+// hasOddURL reports whether a question mark in ingress-nginx's URL may belong to the host: nginx takes one in the header Host,
+// but no slash, and puts the path behind it. The URL looks the same if a client asks for http://host?query.
+func hasOddURL(r *http.Request) bool {
+	_, rest, _ := strings.Cut(header(r, "X-Original-Url"), "://")
+	slash := strings.IndexByte(rest, '/')
+	return slash >= 0 && strings.IndexByte(rest[:slash], '?') >= 0
+}
+
+// readOddURL reads the URL of ingress-nginx with the question mark as a part of the host.
+func readOddURL(q *request.Request, r *http.Request) {
+	readOriginalURL(q, r)
+	_, rest, _ := strings.Cut(header(r, "X-Original-Url"), "://")
+	slash := strings.IndexByte(rest, '/')
+	q.Host = rest[:slash]
+	setTarget(q, rest[slash:])
 }
 
 // readForwarded reads the headers of Traefik.

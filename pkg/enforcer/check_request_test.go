@@ -104,6 +104,13 @@ func TestHeadersOfTwoKindsRefuseByEither(t *testing.T) {
 		{"/v1/check/nginx", []string{"X-Original-URI", "/", "X-Original-URL", "https://closed.example/"}, 403},
 		{"/v1/check/nginx", []string{"X-Original-URI", "/", "X-Forwarded-Uri", "/closed"}, 200},
 		{"/v1/check/ingress-nginx", []string{"X-Original-URI", "/closed", "X-Original-URL", "https://h/"}, 200},
+		{"/v1/check/ingress-nginx", []string{"X-Original-URL", "https://h?x/closed"}, 403},
+		{"/v1/check/ingress-nginx", []string{"X-Original-URL", "https://h?/closed?y"}, 403},
+		{"/v1/check/ingress-nginx", []string{"X-Original-URL", "https://closed.example?x/"}, 403},
+		{"/v1/check/ingress-nginx", []string{"X-Original-URL", "https://h?x/"}, 200},
+		{"/v1/check/ingress-nginx", []string{"X-Original-URL", "https://h/?x=/closed"}, 200},
+		{"/v1/check/nginx", []string{"X-Original-URL", "https://h?x/closed"}, 403},
+		{"/v1/check", []string{"X-Original-URL", "https://h?x/closed"}, 429},
 		{"/v1/check/traefik", []string{"X-Forwarded-Uri", "/closed", "X-Original-URI", "/free"}, 429},
 		{"/v1/check/envoy/closed", []string{"X-Forwarded-Uri", "/free", "X-Original-URI", "/free", "X-Envoy-Original-Path", "/free"}, 429},
 	} {

@@ -177,6 +177,9 @@ func twinSplit(text string, r *Request) {
 		target = ""
 	}
 	r.Path, r.Query, _ = strings.Cut(target, "?")
+	if r.Path == "" && target != "" && r.Method != "" {
+		r.Path = "/"
+	}
 }
 
 func TestCombinedAgreesWithItsTwin(t *testing.T) {

@@ -56,8 +56,8 @@ func targetOf(l requestLine, target string) requestLine {
 		l.path, l.query = target[:question], target[question+1:]
 	}
 
-	// A URL without a path asks for the root.
-	if l.path == "" && l.host != "" && l.method != "" {
+	// A URL without a path asks for the root, and Apache serves ?query so.
+	if l.path == "" && (l.host != "" || target != "") && l.method != "" {
 		l.path = "/"
 	}
 

@@ -31,6 +31,8 @@ func TestRequestLines(t *testing.T) {
 		{"GET http:/path?query HTTP/1.1", requestLine{method: "GET", path: "/path", query: "query"}},    // and this
 		{"GET a+b.c-1:/path HTTP/1.1", requestLine{method: "GET", path: "/path"}},
 		{"GET http:///path HTTP/1.1", requestLine{method: "GET", path: "/path"}},
+		{"GET ?q HTTP/1.1", requestLine{method: "GET", path: "/", query: "q"}}, // Apache serves this as /?q
+		{"GET ? HTTP/1.1", requestLine{method: "GET", path: "/"}},
 		{"GET  /path HTTP/1.1", requestLine{method: "GET", path: "/path"}}, // nginx and HAProxy serve these
 		{"GET    /path?query   HTTP/1.1", requestLine{method: "GET", path: "/path", query: "query"}},
 		{"GET  /path", requestLine{method: "GET", path: "/path"}},

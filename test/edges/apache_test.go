@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"weir/pkg/blocklist"
+	"weir/pkg/request"
 	"weir/test/wait"
 )
 
@@ -105,4 +106,28 @@ Protocols h2c http/1.1
 	s.lift("127.0.0.64/29")
 	fetch()
 	wait.Until(t, "Apache has the new list", func() bool { return ask(t, blockedClient, url).status == http.StatusOK })
+}
+
+// Apache serves a request line with a query alone as the root, and it counts as that.
+func TestApacheServesAQueryAsTheRoot(t *testing.T) {
+	s := newSite(t)
+	modules := filepath.Join(filepath.Dir(filepath.Dir(program(t, "apache2", "apache2-bin"))), "lib/apache2/modules")
+	address, log := s.apache(`%a %l %u %t "%r" %>s %b`, "LoadModule dir_module "+modules+"/mod_dir.so", "DirectoryIndex ready")
+	wait.Until(t, "Apache answers", func() bool { return ask(t, goodClient, "http://"+address+"/ready").status == http.StatusOK })
+	if status := raw(t, goodClient, address, "GET ?alone HTTP/1.1"); !strings.HasPrefix(status, "HTTP/1.1 200") {
+		t.Errorf("it answers %s", status)
+	}
+	parser, err := request.NewParser("common", request.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "the log has the request of /", func() bool {
+		for line := range strings.Lines(log()) {
+			var r request.Request
+			if parser.Parse(strings.TrimSuffix(line, "\n"), &r) == nil && r.Query == "alone" && r.Path == "/" {
+				return true
+			}
+		}
+		return false
+	})
 }

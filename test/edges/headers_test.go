@@ -134,6 +134,11 @@ func TestIngressNginxAsksWhatItSetsItself(t *testing.T) {
 		"/v1/check/nginx", "/v1/check/ingress-nginx", "proxy_pass_request_headers off;", `proxy_set_header X-User ""; proxy_set_header X-Tenant "";`,
 		"X-Original-URI $request_uri;", "X-Original-URL $scheme://$http_host$request_uri;", "proxy_set_header Host $weir_host;", "proxy_set_header Host enforcer;"))
 	s.claimsChangeNothing("http://" + loopback + ":" + port)
+	for _, host := range []string{"h?x", "h?", "h#x", "h?http://h", `h\`, "h;x", "u@h"} {
+		if status := raw(t, goodClient, loopback+":"+port, "GET /closed HTTP/1.1\nHost: "+host); !strings.HasPrefix(status, "HTTP/1.1 4") {
+			t.Errorf("the host %s hides the path: %s", host, status)
+		}
+	}
 }
 
 // HAProxy does not ask: it looks up the address that connects.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -123,6 +124,30 @@ func TestNginxHasOneSpellingOfAKey(t *testing.T) {
 			return strings.Contains(raw(t, goodClient, address, "GET /api HTTP/1.1\nX-Api-Key: "+key), " 429 ")
 		})
 	}
+}
+
+// tokenMap matches the map in docs/rules.md that cuts the token out of a credential.
+var tokenMap = regexp.MustCompile("`(map \\$http_authorization .*})`")
+
+// A client cannot vary a token, nor hide it, by the case and the spaces that applications take.
+func TestNginxCutsOutOneToken(t *testing.T) {
+	s := newSite(t)
+	text, err := os.ReadFile("../../docs/rules.md")
+	line := tokenMap.FindSubmatch(text)
+	if err != nil || line == nil {
+		t.Fatal("docs/rules.md has no map for tokens", err)
+	}
+	address := loopback + ":" + freePort(t)
+	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+		"access_log /var/log/nginx/access.log weir;", string(line[1])+"\n    log_format token '<$token>';\n    access_log /var/log/nginx/access.log token;"))
+	awaitEdge(t, "http://"+address)
+	spellings := []string{"Bearer abc", "bearer abc", "BEARER   abc", "Bearer\tabc", "Bearer \tabc", "\tBearer abc", "Bearer abc\t", "Bearer abc ", "Bearer abc x"}
+	for _, value := range spellings {
+		if got := raw(t, goodClient, address, "GET /api HTTP/1.1\nAuthorization: "+value); !strings.Contains(got, " 200 ") {
+			t.Errorf("%q: %s", value, got)
+		}
+	}
+	wait.Until(t, "all lines have the token", func() bool { return strings.Count(read(log)(), "<abc>\n") == len(spellings) })
 }
 
 // nginx lets a request in when one of its checks does, if a location has satisfy any, and Weir's lets in all that it does
