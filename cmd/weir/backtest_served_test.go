@@ -141,11 +141,11 @@ func TestBacktestOfOtherServers(t *testing.T) {
 	t.Run("hdfs", func(t *testing.T) {
 		t.Parallel()
 		server := hdfs.Start(t)
+		writer := server.NewWriter()
 		server.Make("/logs/web")
 		for i := range 7 {
 			part := lines[i*len(lines)/7 : (i+1)*len(lines)/7]
 			if i == 6 { // it is still being written
-				writer := server.NewWriter()
 				writer.Create("/logs/web/6.log")
 				writer.Write(part)
 				continue
@@ -153,6 +153,16 @@ func TestBacktestOfOtherServers(t *testing.T) {
 			server.Put(fmt.Sprintf("/logs/web/%d.log", i), []byte(strings.Join(part, "\n")))
 		}
 		check(t, `hdfs: {url: "`+server.URL+`", path: /logs/web/, open: true}`, "hdfs://"+strings.TrimPrefix(server.URL, "http://")+"/logs/web/")
+
+		// The data node has lost the last block for as long as HDFS has not closed the file.
+		writer.Kill()
+		server.Kill()
+		server.Restart()
+		var stdout, stderr locked.Buffer
+		run([]string{"weir", "backtest", "--limit", "10/min", "hdfs://" + strings.TrimPrefix(server.URL, "http://") + "/logs/web/"}, strings.NewReader(""), &stdout, &stderr)
+		if said := stderr.String(); !strings.Contains(said, "/logs/web/6.log: it is being written, and it cannot be read now") {
+			t.Errorf("the backtest has nothing of the file that it could not read: %s%s", said, stdout.String())
+		}
 	})
 
 	t.Run("amqp", func(t *testing.T) {

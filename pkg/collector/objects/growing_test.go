@@ -169,6 +169,27 @@ func TestTheOptionForFilesOfHDFSThatAreBeingWrittenIsChanged(t *testing.T) {
 	noneLost(t, b)
 }
 
+// A file that was being written and is gone when the collector runs again is lost once: what was written last is not known.
+func TestAFileOfHDFSThatIsDeletedWhileNoCollectorRuns(t *testing.T) {
+	b, server := newHDFSOf(t, "/logs", new(true))
+	writer := server.NewWriter()
+	writer.Create("/logs/a")
+	writer.Write(b.Lines(10))
+	b.Start()
+	b.Await()
+	b.Restart(func() {
+		writer.Write(b.Unread(5))
+		writer.Close()
+		server.Delete("/logs/a")
+	})
+	wait.Until(t, "the file to be lost", func() bool { return b.Status().Lost == 1 })
+	b.Says("was deleted or moved out of the path while no collector ran")
+	server.Put("/logs/b", text(b.Lines(10)))
+	b.Restart(func() {})
+	b.Await()
+	noneLost(t, b)
+}
+
 // A file that takes the place of one that is being written is another one. The last lines of the one before are not known,
 // so that counts as lost. With start: latest, a file that is open already is read once it is closed.
 func TestFilesOfHDFSThatAreReplacedOrWereOpenBefore(t *testing.T) {

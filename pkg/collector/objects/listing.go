@@ -165,6 +165,9 @@ func (g *listing) list(ctx context.Context) error {
 			seen.oldest = min(seen.oldest, e.modified-1)
 		}
 		if e.open() && !e.listed && g.open[key] == nil { // it was deleted or moved away while it was not followed
+			if l.options.Open {
+				l.miss("a file that was being written", fmt.Sprintf("it was deleted or moved out of the path while no collector ran: what follows after its first %d bytes may not be read", e.bytes))
+			}
 			moved := *e
 			moved.etag, moved.modified = 0, began.Unix() // it may come back within the delay
 			if err := k.add(&moved); err != nil {

@@ -31,7 +31,7 @@ func (s *stream) afterFailure(ctx context.Context, page ordered.Page) (ordered.P
 		return page, nil
 	}
 	if s.prefetch > 1 {
-		return ordered.Page{}, nil
+		return ordered.Page{Waiting: max(1, s.end-s.at)}, nil
 	}
 
 	if s.unsent.at != s.at {
@@ -47,7 +47,7 @@ func (s *stream) afterFailure(ctx context.Context, page ordered.Page) (ordered.P
 	case next == s.at:
 		return ordered.Page{}, errUnsent
 	}
-	return ordered.Page{Start: next, Missed: next - s.at, Why: "the server cannot send the messages: they, or one that was published together with them, are not AMQP 1.0 with a body of data"}, nil
+	return ordered.Page{Start: next, Waiting: max(1, s.end-next), Missed: next - s.at, Why: "the server cannot send the messages: they, or one that was published together with them, are not AMQP 1.0 with a body of data"}, nil
 }
 
 // sendable returns the position of the first message behind the unsent one that the server can send; that of the unsent

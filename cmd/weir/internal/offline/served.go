@@ -140,6 +140,7 @@ type entryLines struct {
 
 	records bool     // entries are records, not lines
 	missed  []string // why objects are not read
+	trouble error    // why some cannot be read now
 	deleted int64    // entries that were deleted meanwhile
 }
 
@@ -182,6 +183,9 @@ func (e *entryLines) end() error {
 	if e.deleted > 0 {
 		e.missed = append(e.missed, fmt.Sprintf("%d entries were deleted while they were read", e.deleted))
 	}
+	if e.trouble != nil {
+		e.missed = append(e.missed, e.trouble.Error())
+	}
 	if len(e.missed) > 0 {
 		return errors.New(strings.Join(e.missed, "; "))
 	}
@@ -207,6 +211,7 @@ func (e *entryLines) fetch() error {
 
 	e.failed = time.Time{}
 	e.deleted += page.Lost
+	e.trouble = page.Trouble
 	if page.Missed > 0 && len(e.missed) < missedMost {
 		e.missed = append(e.missed, page.Why)
 	}
