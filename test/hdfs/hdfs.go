@@ -75,6 +75,8 @@ func (s *Server) configure(web, rpc string) {
 		"dfs.datanode.address": "127.0.0.1:0", "dfs.datanode.http.address": "127.0.0.1:0", "dfs.datanode.ipc.address": "127.0.0.1:0",
 		"dfs.replication": "1", "dfs.namenode.safemode.extension": "0", "dfs.ls.limit": "5", "dfs.namenode.avoid.write.stale.datanode": "false",
 		"dfs.client.block.write.replace-datanode-on-failure.enable": "false",
+		// A file is closed once its data node has reported the block. A client asks again after this time; the default is 400 ms.
+		"dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10", "dfs.client.block.write.locateFollowingBlock.max.delay.ms": "100",
 	} {
 		fmt.Fprintf(&text, "<property><name>%s</name><value>%s</value></property>\n", key, value)
 	}

@@ -103,7 +103,7 @@ func TestAFileThatOneListingMissesIsReadOn(t *testing.T) {
 	f.reads(t, "two ")
 }
 
-// A shelf has objects, of which some cannot be opened.
+// A shelf has objects. Some cannot be opened.
 type shelf struct {
 	keys    []string
 	refused map[string]bool
