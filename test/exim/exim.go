@@ -169,7 +169,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Box returns the mails of a recipient. It waits until one that is being delivered is whole.
+// Box returns the mails of a recipient. It waits until one that is being delivered is complete.
 func (s *Server) Box(name string) (mails []*mail.Message) {
 	s.t.Helper()
 	box, err := os.Open(filepath.Join(s.folder, "spool", "box"))
