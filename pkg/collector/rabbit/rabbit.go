@@ -7,7 +7,7 @@
 // that was read last: another one is at its offset, or the stream ends before it. A stream whose server lost its last
 // messages looks the same.
 //
-// A server cannot send some messages (unsent.go). It passes over these.
+// The server cannot send some messages. The stream passes over these (unsent.go).
 //
 // The server does not tell how long a stream is. So another consumer looks at its last messages: at the beginning, and
 // once a second while many messages come.
@@ -173,10 +173,11 @@ func (s *stream) extent(ctx context.Context, was *ordered.Known) (e ordered.Exte
 	if first != nil {
 		e.First.Position = first.offset
 	}
-	if was != nil {
-		s.end = max(s.end, was.Position)
+	err = s.lookAtEnd(ctx, true)
+	if err != nil && s.server.failed() {
+		err = s.estimateEnd(e.First.Position, was)
 	}
-	if err := s.lookAtEnd(ctx, true); err != nil {
+	if err != nil {
 		return e, err
 	}
 	e.Last.Position = max(e.First.Position, s.end)
@@ -194,25 +195,45 @@ func (s *stream) extent(ctx context.Context, was *ordered.Known) (e ordered.Exte
 		return e, err
 	}
 	now, err := s.look(ctx, offset, false)
+	if err != nil && s.server.failed() { // that message was deleted, and the first one that is left cannot be sent
+		return e, nil
+	}
 	if now != nil && now.offset == offset && now.mark != was.ID {
 		e.Other = fmt.Sprintf("the stream was deleted and made again, or lost messages: it has another message at %d than was read", offset)
 	}
 	return e, err
 }
 
-// lookAtEnd finds out how long the stream is: exactly, or at once up to the messages that the server keeps together. If
-// the server cannot send these, the end stays as it was known.
+// lookAtEnd finds out how long the stream is: exactly, or at once up to the messages that the server keeps together.
 func (s *stream) lookAtEnd(ctx context.Context, exactly bool) error {
 	s.looked = time.Now()
 	last, err := s.look(ctx, "last", exactly)
-	if err != nil && s.server.failed() {
-		s.stop()
-		return nil
+	if err == nil {
+		s.end = 0
 	}
-	s.end = 0
 	if last != nil {
 		s.end = last.offset + 1
 	}
+	return err
+}
+
+// estimateEnd finds out how long the stream is when the server cannot send its last messages: at least as long as it was
+// read, else as many messages as the server counts, which may be some fewer.
+func (s *stream) estimateEnd(first int64, was *ordered.Known) error {
+	if was != nil {
+		s.end = max(s.end, was.Position)
+		return nil
+	}
+	if err := s.server.connect(); err != nil {
+		return err
+	}
+	channel, err := s.server.conn.Channel()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = channel.Close() }() // the server has closed it after an error
+	state, err := channel.QueueDeclarePassive(s.server.options.Queue, true, false, false, false, nil)
+	s.end = first + int64(state.Messages)
 	return err
 }
 
@@ -299,8 +320,12 @@ func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Pa
 		page.Entries = append(page.Entries, entry)
 	}
 	if len(page.Entries) > prefetch && time.Since(s.looked) > lookEvery {
-		if err := s.lookAtEnd(ctx, false); err != nil {
+		err := s.lookAtEnd(ctx, false)
+		if err != nil && !s.server.failed() {
 			return page, err
+		}
+		if err != nil { // it has ended the connection of the consumer, too
+			s.stop()
 		}
 	}
 	page.Waiting = max(0, s.end-s.at)

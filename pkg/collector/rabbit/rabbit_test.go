@@ -186,6 +186,20 @@ func TestMessagesThatTheServerCannotSend(t *testing.T) {
 	}
 }
 
+// With start: latest, the old messages are not read either if the server cannot send the last ones.
+func TestLatestBehindMessagesThatTheServerCannotSend(t *testing.T) {
+	b := newBenchOn(t, rabbit.WithStreams)
+	b.Source.Ordered.Start.Latest = true
+	b.server.Make("logs", "stream")
+	b.server.Add("logs", b.Unread(300))
+	b.server.PublishRaw("logs", "no AMQP 1.0")
+	wait.Until(t, "the server to count the messages", func() bool { return b.server.Ready("logs") == 301 })
+	b.Start()
+	wait.Until(t, "the stream to begin", func() bool { return strings.Contains(b.Said.String(), "a log begins as a new source") })
+	b.server.Add("logs", b.Lines(5))
+	b.Await()
+}
+
 // data is a message of AMQP 1.0.
 func data(body string) string { return "\x00Su\xa0" + string([]byte{byte(len(body))}) + body }
 
