@@ -59,6 +59,9 @@ func TestEstimatesAreDecidedByTheTimeOfOthers(t *testing.T) {
 	if e := l.said()["scans/192.0.2.2"]; e != nil {
 		t.Errorf("%+v", e)
 	}
+	if w, _ := p.windows.FindNamed("scans/192.0.2.2"); w == nil || w.Verdict != nil || w.Rule.Policy.Due(&w.State) != window.Never {
+		t.Errorf("it is not decided that there is no block: %+v", w)
+	}
 	entries := len(l.list.arrived)
 	l.moveOn()
 	l.settle(p)

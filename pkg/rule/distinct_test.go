@@ -167,7 +167,7 @@ func TestARuleOfEstimatedValues(t *testing.T) {
 	if o := policy.Judge(&s, end+60_000); o.Event != window.Counted {
 		t.Errorf("%+v", o)
 	}
-	if o := policy.Judge(&s, end+60_001); o.Event != window.Broke || o.From != end+60_000 || o.Count < 5200 || o.Count > 6000 {
+	if o := policy.Judge(&s, end+60_001); o.Event != window.Broke || o.From != end+60_001 || o.Count < 5200 || o.Count > 6000 {
 		t.Errorf("%+v", o)
 	}
 }

@@ -21,8 +21,8 @@ const MostEstimated = 1_000_000
 // from 4,200 to 1,000,000, 4 broke the limit; of as many with 0.99 N none did, and with 1.1 N all. A key with at most 1.036 N
 // hits in a window never breaks it. The values of 15/16 of W are together in some window; those of a longer time may not be.
 //
-// A window is judged when no hit can come any more that is as old as its end, e. Then a block begins that is
-// [e+Late, e+Late+For): no hit behind e counts up to its end. What decides it is the key's next hit behind e+Late, or Judge. An
+// A window is judged when no hit can come any more that is before its end, e. Then a block begins that is
+// [e+Late, e+Late+For): no hit from e on counts up to its end. What decides it is the key's next hit behind e+Late, or Judge. An
 // estimate is a function of the set of values, so in any order of arrival within Late the blocks are the same, and none ever
 // moves. Windows with at most N hits are not judged at all; so only keys with more than N wait for it.
 //
@@ -96,7 +96,7 @@ func (p *Policy) Estimates() bool { return p.sketch != nil }
 // A sketched is what is known of the values of a key.
 type sketched struct {
 	parts   []sketchPart // in the order of time
-	pending int64        // the end of the first part whose window has more than N hits, and is not judged yet; Never
+	pending int64        // the last instant of the first part whose window has more than N hits, and is not judged yet; Never
 	judged  int64        // no window is judged any more that ends up to here
 	hits    int64        // in the window that ends with the newest part
 }
@@ -111,6 +111,7 @@ type sketchPart struct {
 
 func newSketched() *sketched { return &sketched{pending: Never, judged: -1} }
 
+// end is the last instant of a part.
 func (d *sketch) end(slot int64) int64 { return (slot+1)*d.part - 1 }
 
 // hitSketch counts a hit. Its outcome is that of the offence that the time of the hit decides, if there is one.
@@ -144,7 +145,7 @@ func (p *Policy) judgeSketch(s *State, now int64) Outcome {
 	for v := r.sketched; v.pending < now-p.late; {
 		end := v.pending
 		if number := d.count(s, 0, end); number > d.over {
-			begun := p.next(s, r.last(), broken{0, end + p.late, number})
+			begun := p.next(s, r.last(), broken{0, end + 1 + p.late, number})
 			r.set(begun)
 			*v = *newSketched() // all that came is before the end of the block
 			return begun.outcome(Broke)
@@ -356,7 +357,7 @@ func (d *sketch) clear(s *State) int64 {
 	v := s.rare.sketched
 	clear := d.end(v.parts[len(v.parts)-1].slot) + d.per + d.late
 	if v.pending != Never {
-		clear = max(clear, v.pending+d.late+d.lasts)
+		clear = max(clear, v.pending+1+d.late+d.lasts)
 	}
 	return clear
 }
