@@ -116,6 +116,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.checkAttempts(v.Key("collector").Key("sources"))
 	c.checkTry()
 	c.warnOfShortRetention()
+	c.warnOfLateEstimates()
 	c.warnOfLongLeases()
 	c.checkQueues()
 	c.checkNotify(v.Key("notify"))
@@ -208,6 +209,23 @@ func (c *Config) warnOfShortRetention() {
 					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: if the store is lost, its counts cannot be restored", c.Kafka.Hits.Retention, r.Name, limit.Text),
 					Remedy: "make kafka.hits.retention longer than the longest limit"})
 			}
+		}
+	}
+}
+
+// warnOfLateEstimates warns of estimates whose window moves in large steps, because requests may come so late.
+func (c *Config) warnOfLateEstimates() {
+	if c.RuleSet == nil {
+		return
+	}
+	for _, r := range c.RuleSet.Rules {
+		if !r.EstimatesValues() {
+			continue
+		}
+		if late := r.Late(2 * time.Duration(c.Time.Late)); late > 2*r.Limits[0].Per {
+			c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
+				What:   fmt.Sprintf("rule %s has the limit of %s, and waits %s for late requests: its window moves in large steps, so up to twice as many values can pass around one", r.Name, r.Limits[0].Text, duration.Duration(late)),
+				Remedy: "write late in the rule, at most twice the time of the limit, as late: 1m"})
 		}
 	}
 }

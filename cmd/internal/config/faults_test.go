@@ -269,6 +269,24 @@ func TestARetentionShorterThanALimitIsAWarning(t *testing.T) {
 	}
 }
 
+func TestAnEstimateWithLargeStepsIsAWarning(t *testing.T) {
+	for text, want := range map[string]int{
+		"limits: [20000/min]":            1,
+		"limits: [20000/min], late: 2m":  0,
+		"limits: [20000/min], late: 3m":  1,
+		"limits: [20000/10m]":            0,
+		"limits: [20000/10m], late: 21m": 0, // time.late is shorter
+		"limits: [20000/9m]":             1,
+		"limits: [4000/min]":             0,
+	} {
+		text = "rules: [{name: crawlers, key: ip, distinct: path, block: {for: 6h}, " + text + "}]"
+		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
+		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "rule crawlers has the limit of 20000 different") {
+			t.Errorf("%s: %v, %v", text, warnings, err)
+		}
+	}
+}
+
 func TestUsersThatChecksDoNotKnowAreAWarning(t *testing.T) {
 	for text, want := range map[string]int{
 		"rules: {users: checked, rules: [{name: per-user, key: [user, path], match: status == 200, limits: [1/s]}, {name: per-ip, key: ip, match: status == 200, limits: [1/s]}]}": 1,
