@@ -140,6 +140,7 @@ func TestAConsumerThatIsEnded(t *testing.T) {
 	b.server.Add("logs", b.Lines(10))
 	b.Sink.Await(t, b.Want)
 	b.Says("the server had ended the consumer: PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out")
+	wait.Until(t, "the messages to come again", func() bool { return b.Status().Redelivered >= 10 })
 }
 
 // What may be in a queue, and who may read it.

@@ -276,10 +276,10 @@ func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Pa
 	}
 	if s.channel == nil || s.at != after.Position || s.prefetch != most {
 		s.stop()
+		s.at, s.prefetch = after.Position, most // first: afterFailure needs them
 		if s.channel, s.deliveries, err = s.consume(after.Position, most); err != nil {
 			return page, err
 		}
-		s.at, s.prefetch = after.Position, most
 	}
 
 	bytes := 0
@@ -307,7 +307,15 @@ func (s *stream) read(ctx context.Context, after ordered.Place) (page ordered.Pa
 		}
 		if offset > s.at {
 			page.Start = offset
-			if page.Lost, err = s.deleted(ctx, offset); err != nil {
+			page.Lost, err = s.deleted(ctx, offset)
+			// It fails at a first message that it cannot send. If that were after s.at, it would have failed at it before it
+			// sent this one: so none was deleted.
+			if err != nil && s.server.failed() {
+				s.stop()
+				page.Waiting = max(1, s.end-offset)
+				return page, nil
+			}
+			if err != nil {
 				return page, err
 			}
 		}

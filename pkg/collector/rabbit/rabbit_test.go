@@ -143,7 +143,6 @@ func TestOffsetsWithoutMessages(t *testing.T) {
 	if lost, offsets := s.Lost, s.Logs[0].Position-before; lost < 1000-s.Requests || lost+s.Requests > offsets {
 		t.Errorf("the status is %+v, before it was at %d", s, before)
 	}
-
 }
 
 // Messages that the server cannot send are passed over once a later one comes, and counted, with those that it cannot send
@@ -183,6 +182,46 @@ func TestMessagesThatTheServerCannotSend(t *testing.T) {
 	b.Await()
 	if n := b.Status().Lost; n != 0 {
 		t.Errorf("%d messages are lost after a restart", n)
+	}
+}
+
+// A server that fails at each consumer is asked again with a pause, and the status has it. No message is passed over.
+func TestAServerThatFailsAtEachConsumer(t *testing.T) {
+	b := newBench(t)
+	front := newFront(t, b.server.Addr)
+	b.options.URL = "amqp://" + front.address
+	b.server.Make("logs", "stream")
+	b.server.Add("logs", b.Lines(300))
+	b.Start()
+	b.Await()
+	front.fails.Store(true)
+	b.server.Disconnect()
+	b.Trouble("the server has failed to send a message")
+	front.fails.Store(false)
+	b.server.Add("logs", b.Lines(300))
+	b.Await()
+	if lost := b.Status().Lost; lost != 0 {
+		t.Errorf("%d messages are lost", lost)
+	}
+}
+
+// A stream is read on behind offsets without messages also if the server cannot send its first messages.
+func TestAStreamThatBeginsWithMessagesThatTheServerCannotSend(t *testing.T) {
+	b := newBenchOn(t, rabbit.WithStreams)
+	b.server.Make("logs", "stream", "x-max-length-bytes", int64(20_000), "x-stream-max-segment-size-bytes", int64(10_000))
+	for range 10 {
+		b.server.PublishRaw("logs", strings.Repeat("x", 9_000))
+	}
+	b.server.Add("logs", b.Lines(3))
+	b.server.StoreOffsets("logs", "one", "two")
+	b.server.Add("logs", b.Lines(3))
+	b.Start()
+	b.Await()
+	b.server.StoreOffsets("logs", "one")
+	b.server.Add("logs", b.Lines(3))
+	b.Await()
+	if lost := b.Status().Lost; lost != 10 {
+		t.Errorf("%d messages are lost, want 10", lost)
 	}
 }
 
