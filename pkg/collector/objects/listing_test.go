@@ -162,3 +162,23 @@ func TestAnObjectThatCannotBeOpenedStaysInTheStatus(t *testing.T) {
 		t.Errorf("then it reads %+v, with the error %v", page, err)
 	}
 }
+
+// An object that can be opened when it is tried again is no trouble any more, also before the next listing.
+func TestAnObjectThatIsOpenedAgainIsNoTrouble(t *testing.T) {
+	store := &shelf{keys: []string{"a", "b"}, refused: map[string]bool{"b": true}}
+	opened, err := Open(Options{URL: "hdfs://", Delay: time.Hour, Store: store, ListEvery: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened.(*log).Remember(&ordered.Memory{})
+	at := place{}.first()
+	page, err := opened.Read(t.Context(), at)
+	if err != nil || len(page.Entries) != 1 || page.Trouble == nil {
+		t.Errorf("the first page is %+v, with the error %v", page, err)
+	}
+	store.refused["b"] = false
+	page, err = opened.Read(t.Context(), page.End(at))
+	if err != nil || len(page.Entries) != 1 || page.Waiting != 0 || page.Trouble != nil {
+		t.Errorf("then it reads %+v, with the error %v", page, err)
+	}
+}

@@ -295,10 +295,12 @@ func (l *log) readSome(ctx context.Context, page *ordered.Page) (more bool, err 
 
 // next opens the next object, if there is one. It waits for one only if it may.
 func (l *log) next(ctx context.Context, mayWait bool) (ok bool, err error) {
-	if l.found == nil {
-		if !mayWait && !l.finder.more() {
-			return false, nil
-		}
+	switch {
+	case l.found != nil: // it is tried again
+		l.failed = nil
+	case !mayWait && !l.finder.more():
+		return false, nil
+	default:
 		l.found, err = l.finder.find(ctx)
 	}
 	if err == nil && l.found != nil {
