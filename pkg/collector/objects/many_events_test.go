@@ -97,7 +97,7 @@ func (q *standInQueue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Of 10,000 objects of a real server, each line counts once: their events come in any order, some twice, some late, and
-// the collector stops again and again. What is remembered of them is bounded.
+// the collector stops again and again. The journal stays small.
 func TestManyObjectsOfEvents(t *testing.T) {
 	real.Long(t)
 	b := newBench(t)
