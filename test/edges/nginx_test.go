@@ -141,7 +141,8 @@ func TestNginxCutsOutOneToken(t *testing.T) {
 	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
 		"access_log /var/log/nginx/access.log weir;", string(line[1])+"\n    log_format token '<$token>';\n    access_log /var/log/nginx/access.log token;"))
 	awaitEdge(t, "http://"+address)
-	spellings := []string{"Bearer abc", "bearer abc", "BEARER   abc", "Bearer\tabc", "Bearer \tabc", "\tBearer abc", "Bearer abc\t", "Bearer abc ", "Bearer abc x"}
+	spellings := []string{"Bearer abc", "bearer abc", "BEARER   abc", "Bearer\tabc", "Bearer \tabc", "\tBearer abc", "Bearer abc\t", "Bearer abc ", "Bearer abc x",
+		"Bearer\xa0abc", "Bearer \xa0abc", "Bearer abc\xa0", "Bearer abc\x85\xa0x"}
 	for _, value := range spellings {
 		if got := raw(t, goodClient, address, "GET /api HTTP/1.1\nAuthorization: "+value); !strings.Contains(got, " 200 ") {
 			t.Errorf("%q: %s", value, got)

@@ -271,6 +271,7 @@ func TestAnOnlyThatNeverHoldsIsWarnedOf(t *testing.T) {
 	for only, want := range map[string]string{
 		`status == 404`:                        `weir.yaml:1:43: status == 404 never holds: the fields of a record are texts; write a text, such as status == "404", or int(status) >= 400`,
 		`a == "b" or log.status in [404, 500]`: `log.status in [404, 500] never holds`,
+		`status in 400..499`:                   `status in 400..499 never holds`,
 		`true == upstream`:                     `true == upstream never holds`,
 		`ip == "10.0.0.0/8"`:                   `ip == "10.0.0.0/8" never holds: no address is a network; compare the beginning of the text: ip startsWith "10."`,
 		`inNetwork(ip, "10.0.0.0/8")`:          `inNetwork(ip, "10.0.0.0/8") never holds: there is no such function`,

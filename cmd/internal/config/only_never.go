@@ -61,9 +61,11 @@ func isAll(node ast.Node, is func(ast.Node) bool) bool {
 }
 
 func isNumber(node ast.Node) bool {
-	switch node.(type) {
+	switch one := node.(type) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 		return true
+	case *ast.BinaryNode:
+		return one.Operator == ".."
 	}
 	return false
 }

@@ -327,7 +327,7 @@ func (s *Stream) settled(c *Cut, b *journal.Batch, err error) {
 	}
 	if err != nil {
 		c.lost.Add(int32(b.Hits))
-		s.in.Trouble("send", fmt.Errorf("hits of %s are lost: %w", s.log, err))
+		s.in.Incident("send", fmt.Errorf("hits of %s are lost: %w", s.log, err))
 	}
 	if c.left.Add(-1) == 0 {
 		s.woken()

@@ -76,6 +76,26 @@ func TestIncidentsPass(t *testing.T) {
 	}
 }
 
+// Nothing mends hits that are lost.
+func TestLostHitsAreAnIncident(t *testing.T) {
+	r := newRig(t, perIP)
+	now := time.Now()
+	r.pipeline.config.Now = func() time.Time { return now }
+	r.sink.Refuse = errors.New("refused")
+	s := r.stream(t, StreamConfig{})
+	s.mustAdd(t, logLine(1, now))
+	if err := s.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.in.Status("http").Errors; len(got) != 1 || !strings.Contains(got[0], "hits of a log are lost: refused") {
+		t.Errorf("%q", got)
+	}
+	now = now.Add(2 * incidentShown)
+	if got := s.in.Status("http").Errors; len(got) != 0 {
+		t.Errorf("%q after an hour", got)
+	}
+}
+
 // A problem has a bound, whatever a server sent.
 func TestALongProblemIsCutOff(t *testing.T) {
 	var all troubles
