@@ -124,3 +124,29 @@ func TestSeedsOfEstimates(t *testing.T) {
 		t.Error("values of a secret are hashed with the seed")
 	}
 }
+
+// A store that lost all of its data while an aggregator ran has windows by the seed of before, and the next start has another
+// seed. A key that then asks for the same values again has no more of them.
+func TestEstimatesOfAStoreThatLostItsSeed(t *testing.T) {
+	memory := newMemoryStore()
+	l := newLab(t, 1, memory)
+	l.reload(estimateRules)
+	l.rules = estimateRules
+	p := l.takes()
+	l.scan("192.0.2.1", 3500)
+	l.settle(p)
+	seed := l.agg.seed
+	delete(memory.agreed, "guard.seed")
+	l.kill()
+	p = l.takes()
+	if l.agg.seed == seed {
+		t.Fatal("the seed is the same")
+	}
+	l.scan("192.0.2.1", 3500)
+	l.settle(p)
+	l.moveOn()
+	l.settle(p)
+	if e := l.said()["scans/192.0.2.1"]; e != nil {
+		t.Errorf("%+v", e)
+	}
+}

@@ -79,8 +79,8 @@ type Config struct {
 	Only func(field func(name string) (string, bool)) bool
 
 	Late time.Duration // lines out of order by up to this change no result; 0 is DefaultLate
-	// Judged is how long after a request a share is judged, unless its rule has a shorter time: when no later request can
-	// change it. 0 is twice Late, as for a live system with that lateness.
+	// Judged is how long after a request a share or an estimate is judged, unless its rule has a shorter time: when no later
+	// request can change it. 0 is twice Late, as for a live system with that lateness.
 	Judged   time.Duration
 	Remember int // the exactness bound, in hits of a key; 0 is window.DefaultRemember
 

@@ -26,8 +26,8 @@ func newTallies(c *Config, set *rule.Set, with *window.Algorithm) ([]tally, erro
 			r = &other
 		}
 
-		late := c.Late
-		if r.CountsShare() {
+		awaits, late := r.CountsShare() || r.EstimatesValues(), c.Late
+		if awaits {
 			late = c.Judged
 		}
 		policy, err := r.Policy(late, c.Remember)
@@ -36,7 +36,7 @@ func newTallies(c *Config, set *rule.Set, with *window.Algorithm) ([]tally, erro
 		}
 
 		t := &tallies[i]
-		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding && !r.HasValues(), distinct: r.CountsDistinct(), share: r.CountsShare(), awaits: r.CountsShare() || r.EstimatesValues(), group: r.CountsBlocks(), enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
+		*t = tally{policy: policy, sliding: r.Algorithm == window.Sliding && !r.HasValues(), distinct: r.CountsDistinct(), share: r.CountsShare(), awaits: awaits, group: r.CountsBlocks(), enforce: r.Mode == rule.Enforce, algorithm: r.Algorithm}
 		for _, l := range r.Limits {
 			t.limits = append(t.limits, l.Limit)
 		}

@@ -33,7 +33,7 @@ func TestBacktestOfEstimates(t *testing.T) {
 		}
 	}
 
-	for late, after := range map[string]time.Duration{"": DefaultLate, ", late: 1m": time.Minute} {
+	for late, after := range map[string]time.Duration{"": 2 * DefaultLate, ", late: 1m": time.Minute} {
 		rules := parseRules(t, "rules: [{name: scans, key: ip, distinct: path, limits: [5000/hour]"+late+", block: {for: 10m}}]")
 		report := runConfig(t, Config{Rules: rules, Inputs: []Input{writeFile(t, "access.log", []byte(strings.Join(lines, "")))}})
 		blocked := report.Rules[0].Blocked

@@ -84,6 +84,8 @@ type Config struct {
 
 	// Keep returns when the active list is on the disk; nil when the list is not kept. Orders are answered after it.
 	Keep func() error
+	// Unsaved returns why the list is not on the disk; nil as Keep.
+	Unsaved func() string
 
 	// Inline bounds the memory for inline rules.
 	Inline inline.Config
@@ -310,6 +312,7 @@ type Status struct {
 	ByShare   map[string]int `json:"guarded_by_share,omitempty"` // of these, those beyond most_share
 	Waiting   int64          `json:"waiting"`                    // orders that Kafka does not have yet
 	CaughtUp  bool           `json:"caught_up"`
+	Trouble   string         `json:"trouble,omitempty"` // what needs a person
 }
 
 // Status returns the present state.
@@ -328,6 +331,11 @@ func (e *Enforcer) Status() Status {
 		s.AsOf, s.Age = &at, max(0, now.Sub(at)).Round(time.Second).String() // a clock may have gone back since
 	}
 
+	if e.config.Unsaved != nil {
+		if why := e.config.Unsaved(); why != "" {
+			s.Trouble = "the enforcer cannot save its list, so after a restart it would begin with an older one: " + why
+		}
+	}
 	s.CaughtUp = s.Whole && s.Waiting == 0
 	return s
 }

@@ -93,4 +93,13 @@ func TestARuleWithoutAGuardIsNotConfirmed(t *testing.T) {
 	if got := r.ask(r.overSocket(), "POST", "/v1/guard", `{"rule":"guarded","why":"x"}`); got.status != http.StatusCreated {
 		t.Errorf("before anything is held back: %d %s", got.status, got.body)
 	}
+
+	held := verdict("plain", "203.0.113.7", map[string]string{"ip": "203.0.113.7"})
+	held.Mode, held.Guarded = blocklist.Shadow, true
+	r = start(t, list(t, held), func(c *Config) {
+		c.Ruling.Rules = parsed(t, "rules: [{name: plain, key: ip, limits: [1/min]}]")
+	})
+	if got := r.ask(r.overSocket(), "POST", "/v1/guard", `{"rule":"plain","why":"x"}`); got.status != http.StatusCreated {
+		t.Errorf("what was held back before the guard was taken away: %d %s", got.status, got.body)
+	}
 }

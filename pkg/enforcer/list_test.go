@@ -416,3 +416,16 @@ func TestTheAgeOfAListIsNeverNegative(t *testing.T) {
 		t.Errorf("its age is %s", s.Age)
 	}
 }
+
+// A list that cannot be saved is in the status.
+func TestTheStatusOfAListThatIsNotSaved(t *testing.T) {
+	why := "read-only file system"
+	r := open(t, list(t), func(c *Config) { c.Unsaved = func() string { return why } })
+	if got := r.Status().Trouble; !strings.HasSuffix(got, "an older one: "+why) {
+		t.Errorf("the status says %q", got)
+	}
+	why = ""
+	if got := r.Status().Trouble; got != "" {
+		t.Errorf("the status says %q", got)
+	}
+}

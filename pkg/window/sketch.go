@@ -79,7 +79,8 @@ func newSketch(c *Config) (algorithm, error) {
 	return d, nil
 }
 
-// Seeded is p with the values of hits hashed by a seed, where they are estimated. It is for states that were made with the same.
+// Seeded is p with the values of hits hashed by a seed, where they are estimated. Of a state that was written with another
+// seed it reads the block only.
 func (p *Policy) Seeded(seed uint64) *Policy {
 	if p.sketch == nil {
 		return p

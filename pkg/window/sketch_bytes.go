@@ -14,7 +14,7 @@ import (
 //	1 byte   version<<4
 //	1 byte   flags: a block
 //	newest   the newest hit
-//	of       8 bytes, little endian: what the values are of
+//	of       8 bytes, little endian: what the values are of, XOR the seed of their hashes
 //	per      of the limit, and
 //	part     in milliseconds: the parts are of these
 //	late     in milliseconds: so late hits have counted
@@ -38,7 +38,7 @@ func (p *Policy) appendSketch(b []byte, s *State) []byte {
 
 	w.b = append(w.b, versionSketch<<4, flags)
 	w.uint(s.newest)
-	w.b = binary.LittleEndian.AppendUint64(w.b, d.of)
+	w.b = binary.LittleEndian.AppendUint64(w.b, d.of^d.seed)
 	w.uint(d.per)
 	w.uint(d.part)
 	w.uint(d.late)
@@ -79,8 +79,8 @@ func (w *writer) parts(v *sketched) {
 	}
 }
 
-// readSketch reads what appendSketch wrote, without the checksum. If p estimates values of something else, in other parts, or
-// none, or hits may come later, then it keeps the block only.
+// readSketch reads what appendSketch wrote, without the checksum. If p estimates values of something else, by another seed, in
+// other parts, or none, or hits may come later, then it keeps the block only.
 func (p *Policy) readSketch(b []byte, s *State) error {
 	r := reader{Reader: varint.Reader{Left: b[2:]}, scale: 1}
 	flags := b[1]
@@ -111,7 +111,7 @@ func (p *Policy) readSketch(b []byte, s *State) error {
 		return ErrCorrupt
 	}
 	d := p.sketch
-	if d == nil || d.of != of || d.per != per || d.part != part || d.late > late {
+	if d == nil || d.of^d.seed != of || d.per != per || d.part != part || d.late > late {
 		return nil
 	}
 

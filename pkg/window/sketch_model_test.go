@@ -380,6 +380,16 @@ func TestEstimatesUnderOtherRules(t *testing.T) {
 		}
 	}
 
+	// Registers of another seed have the same values in other places.
+	var seeded State
+	reseeded := p.Seeded(1)
+	if err := reseeded.Read(counting, &seeded); err != nil || reseeded.Count(&seeded, 0, seeded.newest) != 0 {
+		t.Errorf("with another seed: %v, %d", err, reseeded.Count(&seeded, 0, seeded.newest))
+	}
+	if err := reseeded.Read(blocked, &seeded); err != nil || seeded.rare.until != end+1001+3_600_000 {
+		t.Errorf("with another seed: %v, %+v", err, seeded.rare)
+	}
+
 	var few State
 	counted := mustNew(t, exact)
 	for i := range uint64(10) {

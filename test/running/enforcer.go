@@ -33,7 +33,7 @@ type Enforcer struct {
 
 const liveRules = `
 rules:
-  - {name: per-ip, key: ip, limits: [10/min]}
+  - {name: per-ip, key: ip, limits: [10/min], guard: {most_new: 500/min}}
   - {name: sign-in, key: [user, path], limits: [5/min], mode: shadow}
   - {name: quota, key: user, limits: [2/min], inline: true}
   - {name: jobs, key: user, limits: [2 at once], lease: 1h, inline: true}

@@ -151,7 +151,7 @@ func (r *RunningEnforcer) settings(ctx context.Context) (enforcer.Config, error)
 		Set: r.set, Listen: c.Enforcer.Listen, Socket: c.Enforcer.Socket, Refusal: c.Enforcer.Refuse, LimitHeaders: limitHeaders[c.Enforcer.LimitHeaders],
 		DenyWithoutList: c.Enforcer.WithoutList == "deny", Folder: filepath.Join(c.Data, "enforcer"), Follows: c.Enforcer.Follow, Hosts: c.Hosts,
 		EventsPartitions: c.Kafka.Events.Partitions, HitsPartitions: c.Kafka.Hits.Partitions, Logger: p.Logger, Metrics: p.Metrics,
-		Keep:   r.follower.Keep,
+		Keep: r.follower.Keep, Unsaved: func() string { return r.follower.Status().Unsaved },
 		Inline: inline.Config{Keys: c.Inline.Keys, Attempts: c.Inline.Attempts, Settle: time.Duration(c.Inline.Settle)},
 		Refused: func(entry *blocklist.Entry, client netip.Addr) {
 			r.bouncers.Saw(entry, client)

@@ -10,6 +10,7 @@ import (
 
 	"weir/internal/kafka/kafkatest"
 	"weir/test/port"
+	"weir/test/wait"
 )
 
 // The console is served at the enforcer's address unless it is off. People log in with their keys; a removed key ends
@@ -145,6 +146,7 @@ func TestTheConsoleWithAClientCertificate(t *testing.T) {
 		return answer.StatusCode, answer.Header, string(text)
 	}
 
+	wait.Until(t, "the enforcer to answer", func() bool { status, _, _ := ask(e.client, http.MethodGet, "/healthz", "", ""); return status != 0 })
 	status, _, body := ask(e.client, http.MethodGet, "/console/key?key=203.0.113.7", "", "")
 	if status != http.StatusOK || strings.Contains(body, "/console/act") || !strings.Contains(body, `href="/console/login"`) {
 		t.Errorf("with a certificate: %d %s", status, body)

@@ -57,6 +57,7 @@ type Status struct {
 	Fills   int64     // how many reads from the beginning were started
 	Unread  int64     // records that were left out: damaged, of a later version, or without room
 	Saved   time.Time // when the file was last written or read; zero: never
+	Unsaved string    // why the last write of the file failed; empty when it did not
 }
 
 // A Follower keeps a Set up to date.

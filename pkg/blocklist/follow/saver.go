@@ -219,11 +219,13 @@ func (s *saver) noteResult(err error) error {
 	if err == nil {
 		if s.failed {
 			s.failed = false
+			s.change(func(status *Status) { status.Unsaved = "" })
 			s.faults.Over("save")
 		}
 		return nil
 	}
 	s.failed = true
+	s.change(func(status *Status) { status.Unsaved = err.Error() })
 	s.log.close()
 	s.faults.Note("save", err)
 	return err

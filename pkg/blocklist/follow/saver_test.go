@@ -247,10 +247,16 @@ func TestADiskThatFailsForAWhile(t *testing.T) {
 			t.Fatal("it was kept")
 		}
 	}
+	if why := l.Status().Unsaved; !strings.Contains(why, "not a directory") {
+		t.Errorf("the status says %q", why)
+	}
 	if err := os.Remove(folder); err != nil {
 		t.Fatal(err)
 	}
 	keep(t, l)
+	if why := l.Status().Unsaved; why != "" {
+		t.Errorf("the status says %q", why)
+	}
 	wantKeys(t, restarted(t, file).config.Set, append(slices.Clone(keptKeys), "4.4.4.4")...)
 }
 

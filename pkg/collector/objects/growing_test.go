@@ -169,9 +169,10 @@ func TestTheOptionForFilesOfHDFSThatAreBeingWrittenIsChanged(t *testing.T) {
 	noneLost(t, b)
 }
 
-// A file that was being written and is gone when the collector runs again is lost once: what was written last is not known.
+// A file that was being written and is gone when the collector runs again is lost once, if it does not come back within
+// the delay: what was written last is not known.
 func TestAFileOfHDFSThatIsDeletedWhileNoCollectorRuns(t *testing.T) {
-	b, server := newHDFSOf(t, "/logs", new(true))
+	b, server := newHDFSWithin(t, "/logs", new(true), 3*time.Second)
 	writer := server.NewWriter()
 	writer.Create("/logs/a")
 	writer.Write(b.Lines(10))

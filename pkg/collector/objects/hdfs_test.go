@@ -21,6 +21,11 @@ func newHDFS(t *testing.T, path string) (*streams.Bench, *hdfs.Server) {
 
 func newHDFSOf(t *testing.T, path string, open *bool) (*streams.Bench, *hdfs.Server) {
 	t.Helper()
+	return newHDFSWithin(t, path, open, time.Hour)
+}
+
+func newHDFSWithin(t *testing.T, path string, open *bool, delay time.Duration) (*streams.Bench, *hdfs.Server) {
+	t.Helper()
 	t.Parallel()
 	server := hdfs.Start(t)
 	b := streams.New(t, "hdfs", func() ([]ordered.Log, error) {
@@ -28,7 +33,7 @@ func newHDFSOf(t *testing.T, path string, open *bool) (*streams.Bench, *hdfs.Ser
 		if err != nil {
 			return nil, err
 		}
-		log, err := objects.Open(objects.Options{URL: "hdfs:/" + path, Delay: time.Hour, Store: store, Open: *open, ListEvery: 50 * time.Millisecond})
+		log, err := objects.Open(objects.Options{URL: "hdfs:/" + path, Delay: delay, Store: store, Open: *open, ListEvery: 50 * time.Millisecond})
 		return []ordered.Log{log}, err
 	})
 	return b, server

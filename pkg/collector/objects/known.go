@@ -13,6 +13,9 @@ import (
 	"weir/pkg/collector/ordered"
 )
 
+// movedAway is in the place of the ETag's hash for an object that was being written, and is not in the path any more.
+const movedAway = 0
+
 const (
 	entryBytes  = 48
 	recordMost  = 64      // entries in a record
@@ -225,13 +228,18 @@ func (k *known) hasOlder(at int64) bool {
 	return false
 }
 
-// forget removes the objects of the frontier's time and before. The journal has the frontier first. sent is the position
-// up to which nothing is read again: until then, what was read before of an object is needed too.
-func (k *known) forget(sent int64) {
+// forget removes the objects of the frontier's time and before, and returns those that had moved away. The journal has the
+// frontier first. sent is the position up to which nothing is read again: until then, what was read before of an object is
+// needed too.
+func (k *known) forget(sent int64) (moved []*entry) {
 	for key, e := range k.byKey {
-		if e.modified <= k.frontier.At && !e.open() {
-			delete(k.byKey, key)
+		if e.modified > k.frontier.At || e.open() {
+			continue
 		}
+		if e.etag == movedAway {
+			moved = append(moved, e)
+		}
+		delete(k.byKey, key)
 	}
 	for number, entries := range k.records {
 		gone := func(e *entry) bool {
@@ -243,6 +251,7 @@ func (k *known) forget(sent int64) {
 			k.memory.Forget(number)
 		}
 	}
+	return moved
 }
 
 // isWritten reports whether a record is that of an object that is being written.

@@ -166,11 +166,8 @@ func (g *listing) list(ctx context.Context) error {
 			seen.oldest = min(seen.oldest, e.modified-1)
 		}
 		if e.open() && !e.listed && g.open[key] == nil { // it was deleted or moved away while it was not followed
-			if l.options.Open {
-				l.miss("a file that was being written", fmt.Sprintf("it was deleted or moved out of the path while no collector ran: what follows after its first %d bytes may not be read", e.bytes))
-			}
 			moved := *e
-			moved.etag, moved.modified = 0, began.Unix() // it may come back within the delay
+			moved.etag, moved.modified = movedAway, began.Unix() // it may come back within the delay
 			if err := k.add(&moved); err != nil {
 				return err
 			}
@@ -269,6 +266,8 @@ func (g *listing) advance(ctx context.Context, seen *look, sent int64) error {
 	if err := k.keepFrontier(ctx); err != nil {
 		return err
 	}
-	k.forget(sent)
+	for _, e := range k.forget(sent) {
+		g.log.miss("a file that was being written", fmt.Sprintf("it was deleted or moved out of the path while no collector ran, and did not come back: what follows after its first %d bytes is not read", e.bytes))
+	}
 	return nil
 }

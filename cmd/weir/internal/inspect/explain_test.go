@@ -44,3 +44,19 @@ func TestExplainOfABlockWhoseWindowIsEmpty(t *testing.T) {
 		}
 	}
 }
+
+// A count of very many different values is an estimate, and so is its text.
+func TestExplainOfAnEstimate(t *testing.T) {
+	for estimate, want := range map[string]string{"true": "about 5,230 values", "false": " 5,230 values"} {
+		var k countedKey
+		text := `{"rule":"crawlers","key":"203.0.113.7","where":"hot","limits":[{"limit":"20000 different paths within an hour","count":5230,"estimate":` + estimate + `}]}`
+		if err := json.Unmarshal([]byte(text), &k); err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		k.text(&b, nil, shown.Times{})
+		if got := b.String(); !strings.Contains(got, want) || strings.Contains(got, "about") != (estimate == "true") {
+			t.Errorf("%s: %s", estimate, got)
+		}
+	}
+}

@@ -139,7 +139,7 @@ func (b *backtestCommand) config(c *cobra.Command, files []string) (config backt
 	config.Late, err = b.lateness()
 	note(err)
 	if settings != nil && !c.Flags().Changed("late") {
-		config.Judged = 2 * time.Duration(settings.Time.Late) // as an aggregator does
+		config.Judged = max(1, 2*time.Duration(settings.Time.Late)) // as an aggregator does; 0 would be another time
 	}
 	config.Algorithms, err = command.Algorithms(b.algorithms)
 	note(err)
