@@ -90,8 +90,7 @@ func (g *listing) find(ctx context.Context) (*object, error) {
 		g.took = time.Since(now)
 		// A listing of many objects is paid for, so it is not made all the time.
 		g.next = now.Add(max(g.log.options.ListEvery, 10*g.took))
-		// The journal has what the listing missed, so a page has it before an object fails.
-		if err != nil || len(g.unread) == 0 || g.log.missed > 0 {
+		if err != nil || len(g.unread) == 0 {
 			return nil, err
 		}
 	}

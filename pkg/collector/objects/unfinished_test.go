@@ -17,18 +17,14 @@ import (
 
 // A growing file is a store with one object that is being written. One transfer of it fails.
 type growing struct {
-	mu      sync.Mutex
-	text    []byte
-	fails   int  // behind so many bytes; 0 never
-	refuses bool // it has another object in its place, which cannot be opened
+	mu    sync.Mutex
+	text  []byte
+	fails int // behind so many bytes; 0 never
 }
 
 func (g *growing) Look(context.Context, string) error { return nil }
 
 func (g *growing) object() bucket.Object {
-	if g.refuses {
-		return bucket.Object{Key: "/logs/b", Size: 5, Modified: time.Now().Truncate(time.Hour)}
-	}
 	return bucket.Object{Key: "/logs/a", Size: int64(len(g.text)), Modified: time.Now().Truncate(time.Hour)}
 }
 
@@ -45,9 +41,6 @@ func (g *growing) Open(ctx context.Context, o *bucket.Object) (*bucket.Body, err
 func (g *growing) OpenFrom(_ context.Context, _ *bucket.Object, from int64) (*bucket.Body, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.refuses {
-		return nil, errors.New("it is refused")
-	}
 	o := g.object()
 	o.Open = true
 	rest := bytes.NewReader(g.text[from:])
@@ -80,22 +73,4 @@ func TestAPageOfAFileThatIsBeingWrittenIsNotReadAgain(t *testing.T) {
 	store.mu.Unlock()
 	b.Says("the transfer broke")
 	b.Await()
-}
-
-// A file that is gone is lost once, also if the next one cannot be opened at that moment.
-func TestAFileThatIsGoneIsLostBeforeAnotherOneIsRefused(t *testing.T) {
-	store := &growing{}
-	b := streams.New(t, "hdfs", func() ([]ordered.Log, error) {
-		log, err := objects.Open(objects.Options{URL: "hdfs://logs", Delay: time.Hour, Store: store, Open: true, ListEvery: 50 * time.Millisecond})
-		return []ordered.Log{log}, err
-	})
-	store.text = text(b.Lines(10))
-	b.Start()
-	b.Await()
-	b.Restart(func() { store.refuses = true })
-	b.Trouble("/logs/b: it is refused")
-	b.Says("was deleted or moved out of the path while no collector ran")
-	if lost := b.Status().Lost; lost != 1 {
-		t.Errorf("%d files are lost", lost)
-	}
 }
