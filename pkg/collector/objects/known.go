@@ -102,8 +102,7 @@ func (k *known) load(ctx context.Context, m *ordered.Memory, position, since int
 			case e.end > position:
 				changed = true
 			case e.open():
-				k.written[e.key] = number
-				k.put(e, number)
+				k.putOpen(e, number)
 			case e.modified > k.frontier.At:
 				k.last = number
 				k.put(e, number)
@@ -136,6 +135,16 @@ func (k *known) put(e *entry, record int) {
 		k.byKey[e.key] = e
 	}
 	k.records[record] = append(k.records[record], e)
+}
+
+// putOpen puts an object that the journal has as one that is being written. It may have moved away since.
+func (k *known) putOpen(e *entry, record int) {
+	was := k.byKey[e.key]
+	k.written[e.key] = record
+	k.put(e, record)
+	if was != nil && was.end == e.end && was.etag == movedAway {
+		k.byKey[e.key] = was
+	}
 }
 
 // find returns the object with a key and an ETag, if it was read.

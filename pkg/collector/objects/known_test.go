@@ -79,3 +79,18 @@ func TestARecordIsForgottenOnceLaterPositionsAreSent(t *testing.T) {
 		t.Error(fmt.Sprint(k.records[first]))
 	}
 }
+
+// A file that moved away is not open again after a restart, though the record of what was read before is there still, and
+// comes later.
+func TestAFileThatMovedAwayStaysSo(t *testing.T) {
+	k := newKnown(t)
+	k.put(&entry{key: 1, etag: movedAway, modified: 2, end: 10, bytes: 10}, 1)
+	k.putOpen(&entry{key: 1, etag: openMark, modified: 1, end: 10, bytes: 10}, 2)
+	if e := k.byKey[1]; e.etag != movedAway || k.written[1] != 2 {
+		t.Errorf("it is %+v, and the record %d", e, k.written[1])
+	}
+	k.putOpen(&entry{key: 1, etag: openMark, modified: 3, end: 20, bytes: 20}, 2)
+	if e := k.byKey[1]; !e.open() {
+		t.Errorf("after more was read of it, it is %+v", e)
+	}
+}

@@ -242,11 +242,6 @@ func (g *listing) advance(ctx context.Context, seen *look, sent int64) error {
 			late += max(0, n-k.frontier.Days[day])
 		}
 	}
-	if late > 0 {
-		g.log.missed += late
-		g.log.why = fmt.Sprintf("%d objects appeared later than the delay of %s after they were written, or had been read and were written again with the time of before; they are not read", late, g.log.options.Delay)
-	}
-
 	to := frontier{max(seen.oldest, k.frontier.At), seen.days}
 	old := false
 	for _, e := range k.byKey {
@@ -265,8 +260,11 @@ func (g *listing) advance(ctx context.Context, seen *look, sent int64) error {
 	if err := k.keepFrontier(ctx); err != nil {
 		return err
 	}
+	if late > 0 {
+		g.log.noted.add(late, fmt.Sprintf("%d objects appeared later than the delay of %s after they were written, or had been read and were written again with the time of before; they are not read", late, g.log.options.Delay))
+	}
 	for _, e := range k.forget(sent) {
-		g.log.miss("a file that was being written", fmt.Sprintf("it was deleted or moved out of the path while no collector ran, and did not come back: what follows after its first %d bytes is not read", e.bytes))
+		g.log.noted.add(1, fmt.Sprintf("a file that was being written: it was deleted or moved out of the path while no collector ran, and did not come back: what follows after its first %d bytes is not read", e.bytes))
 	}
 	return nil
 }

@@ -182,3 +182,24 @@ func TestAnObjectThatIsOpenedAgainIsNoTrouble(t *testing.T) {
 		t.Errorf("then it reads %+v, with the error %v", page, err)
 	}
 }
+
+// Objects that the journal has as late are reported, though the object after them cannot be opened at first.
+func TestLateObjectsAreReportedAfterAnError(t *testing.T) {
+	store := &shelf{keys: []string{"a"}, refused: map[string]bool{"a": true}}
+	opened, err := Open(Options{URL: "hdfs://", Delay: time.Hour, Store: store, ListEvery: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := opened.(*log)
+	l.Remember(&ordered.Memory{})
+	l.noted.add(2, "two are late")
+	if page, err := l.Read(t.Context(), place{}.first()); err == nil {
+		t.Errorf("it reads %+v", page)
+	}
+	store.refused["a"] = false
+	l.finder.(*listing).next = time.Time{}
+	page, err := l.Read(t.Context(), place{}.first())
+	if err != nil || len(page.Entries) != 1 || page.Missed != 2 || page.Why != "two are late" {
+		t.Errorf("then it reads %+v, with the error %v", page, err)
+	}
+}

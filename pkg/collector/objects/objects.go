@@ -126,8 +126,8 @@ type log struct {
 	position int64    // of the last page
 	found    *object  // the next one, if it is known
 	reading  *reading // nil: the next object has to be opened
-	missed   int64    // objects that are not read, and why
-	why      string
+	missed   misses   // objects that are not read
+	noted    misses   // those that the journal has as such already
 	remarks  string
 	unready  error // of an object that is being written, in this round
 	trouble  error // of the round before
@@ -223,7 +223,7 @@ func (l *log) restore(ctx context.Context, after ordered.Place) error {
 		return err
 	}
 	l.leave()
-	l.found, l.position, l.missed, l.why = nil, after.Position, 0, ""
+	l.found, l.position, l.missed = nil, after.Position, misses{}
 	if err := l.known.load(ctx, l.memory, after.Position, at.Since); err != nil {
 		return err
 	}
@@ -321,8 +321,9 @@ func (l *log) full(page *ordered.Page, after ordered.Place) bool {
 
 // add adds to a page what is known besides its lines.
 func (l *log) add(page ordered.Page) ordered.Page {
-	page.Missed, page.Why, page.Remarks, page.Trouble = l.missed, l.why, l.remarks, l.trouble
-	l.missed, l.why, l.remarks = 0, "", ""
+	l.missed.add(l.noted.number, l.noted.why)
+	page.Missed, page.Why, page.Remarks, page.Trouble = l.missed.number, l.missed.why, l.remarks, l.trouble
+	l.missed, l.noted, l.remarks = misses{}, misses{}, ""
 	page.Waiting = l.finder.waiting()
 	later := l.failed != nil && l.options.Queue == "" // the next listing finds it again; a queue has it at once
 	if later {
@@ -334,16 +335,24 @@ func (l *log) add(page ordered.Page) ordered.Page {
 	return page
 }
 
-// miss notes that an object is not read, or not to its end.
-func (l *log) miss(key, why string) {
-	l.missed++
-	if l.why != "" {
-		l.why += "; "
+// misses are objects that are not read, or not to their end.
+type misses struct {
+	number int64
+	why    string
+}
+
+func (m *misses) add(number int64, why string) {
+	m.number += number
+	if m.why != "" && why != "" {
+		m.why += "; "
 	}
-	if len(l.why) < whyMost {
-		l.why += key + ": " + why
+	if len(m.why) < whyMost {
+		m.why += why
 	}
 }
+
+// miss notes that an object is not read, or not to its end.
+func (l *log) miss(key, why string) { l.missed.add(1, key+": "+why) }
 
 // finish notes that an object was read to its end.
 func (l *log) finish() error {

@@ -19,7 +19,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	lists("RULE GUARD GUARDED BEYOND STATE per-ip 1 most_new not refused")
+	lists("RULE GUARD GUARDED BEYOND STATE per-ip 500/min 1 most_new not refused")
 	if got := d.types(exit.Done, "list"); !strings.Contains(got, "guarded by most_new: not refused") {
 		t.Error(got)
 	}
@@ -29,7 +29,7 @@ func TestGuard(t *testing.T) {
 	if got := d.types(exit.Done, "guard", "confirm", "per-ip", "--why", "an attack"); !strings.Contains(got, "per-ip is confirmed until") {
 		t.Error(got)
 	}
-	lists("per-ip 1 most_new confirmed until")
+	lists("per-ip 500/min 1 most_new confirmed until")
 	if got := d.types(exit.Done, "list"); strings.Contains(got, "not refused") {
 		t.Error(got)
 	}
@@ -37,7 +37,7 @@ func TestGuard(t *testing.T) {
 		t.Error(got)
 	}
 	d.types(exit.Done, "guard", "end", "per-ip", "--why", "customers")
-	lists("per-ip 1 most_new not refused")
+	lists("per-ip 500/min 1 most_new not refused")
 }
 
 // The bound that the guarded entries exceed is shown.
@@ -45,7 +45,7 @@ func TestGuardOfAShare(t *testing.T) {
 	guarded := address("per-ip", "203.0.113.7")
 	guarded.Mode, guarded.Guarded, guarded.ByShare = blocklist.Shadow, true, true
 	d := newDesk(t, guarded)
-	if got := strings.Join(strings.Fields(d.types(exit.Done, "guard")), " "); !strings.Contains(got, "per-ip 1 most_share not refused") {
+	if got := strings.Join(strings.Fields(d.types(exit.Done, "guard")), " "); !strings.Contains(got, "per-ip 500/min 1 most_share not refused") {
 		t.Error(got)
 	}
 	if got := d.types(exit.Done, "list"); !strings.Contains(got, "guarded by most_share: not refused") {
