@@ -6,6 +6,7 @@
 package sqlserver
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -141,17 +143,29 @@ func (s *Server) Kill() {
 	s.command = nil
 }
 
-// Pause stops the server, as a machine that hangs, until resume is called.
+// Pause stops the server, as a machine that hangs, until resume is called. It returns when all of its threads stand still.
 func (s *Server) Pause() (resume func()) {
 	s.t.Helper()
-	all := s.processes()
 	signal := func(what syscall.Signal) {
-		for _, pid := range all {
+		for _, pid := range s.processes() {
 			_ = syscall.Kill(pid, what)
 		}
 	}
-	signal(syscall.SIGSTOP)
+	wait.Until(s.t, "the server to stand still", func() bool {
+		signal(syscall.SIGSTOP)
+		return !slices.ContainsFunc(s.processes(), runs)
+	})
 	return func() { signal(syscall.SIGCONT) }
+}
+
+// runs reports whether a thread of a process is not stopped.
+func runs(pid int) bool {
+	threads, _ := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/stat")
+	return slices.ContainsFunc(threads, func(thread string) bool {
+		text, err := os.ReadFile(thread)
+		state := text[bytes.LastIndexByte(text, ')')+1:]
+		return err == nil && !bytes.HasPrefix(state, []byte(" T")) && !bytes.HasPrefix(state, []byte(" Z"))
+	})
 }
 
 // ended reports whether the server has ended by itself, as when it found a trace of the one before.
