@@ -1,17 +1,14 @@
 package crash
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"weir/test/real"
-	"weir/test/wait"
 )
 
 // countlessPaths are lines of ten clients, which ask for up to 11,200 different paths each, again and again. Some lines are
@@ -50,34 +47,5 @@ func TestEstimatesUnderFire(t *testing.T) {
 secret_file: %s
 `, secret), "", countlessPaths(random, 120_000))
 
-	var report struct {
-		Rules []struct {
-			Blocked []struct{ Key, First, Limit string }
-		}
-	}
-	out, err := exec.Command(weir, "backtest", "--rules", filepath.Join(i.folder, "rules.yaml"), "--json", filepath.Join(i.folder, "all.log")).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(out, &report); err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]string{}
-	for _, b := range report.Rules[0].Blocked {
-		want["hour "+b.Key] = b.First + " " + b.Limit
-	}
-	if len(want) < 2 || len(want) > 8 {
-		t.Fatalf("%d keys are blocked", len(want))
-	}
-
-	var fault error
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("%v\n%s", fault, i.said.String())
-		}
-	})
-	wait.Until(t, "the list is that of the backtest", func() bool {
-		fault = listed(weir, i.folder, want)
-		return fault == nil
-	})
+	wantOfBacktest(t, i, weir, 2, 8)
 }

@@ -48,6 +48,13 @@ func TestSharesUnderFire(t *testing.T) {
   - {name: hour, key: ip, share: {of: status == 404, over: 60%, least: 30, within: 10m, late: 6m}, block: {for: 3h}}
 `, "", someErrors(random, 12_000))
 
+	wantOfBacktest(t, i, weir, 10, 35)
+}
+
+// wantOfBacktest waits until the list has the keys of the rule hour, from the same times on, that a backtest of all lines blocks.
+// Between least and most of them are expected.
+func wantOfBacktest(t *testing.T, i *installation, weir string, least, most int) {
+	t.Helper()
 	var report struct {
 		Rules []struct {
 			Blocked []struct{ Key, First, Limit string }
@@ -64,7 +71,7 @@ func TestSharesUnderFire(t *testing.T) {
 	for _, b := range report.Rules[0].Blocked {
 		want["hour "+b.Key] = b.First + " " + b.Limit
 	}
-	if len(want) < 10 || len(want) > 35 {
+	if len(want) < least || len(want) > most {
 		t.Fatalf("%d keys are blocked", len(want))
 	}
 
