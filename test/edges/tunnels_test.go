@@ -90,9 +90,36 @@ func TestNoTunnelsToTheApplication(t *testing.T) {
 			if got := status(t, address, fmt.Sprintf(upgrade, "", "websocket")); got != "101" {
 				t.Errorf("WebSocket: %s", got)
 			}
-			if got := status(t, address, "CONNECT h:80 HTTP/1.1\nHost: h:80"); got == "200" && name != "Caddy" { // Caddy asks about each request after it
+			if got := status(t, address, "CONNECT h:80 HTTP/1.1\nHost: h:80"); got == "200" {
 				t.Errorf("CONNECT: %s", got)
 			}
 		})
+	}
+}
+
+// Caddy passes on the body of CONNECT over HTTP/2 without a length: an application in Go, for example, takes it for further
+// requests.
+func TestNoTunnelByConnectCaddy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	served := make(chan string, 100)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.Method + " " + r.RequestURI }))
+	t.Cleanup(app.Close)
+	url, _ := s.caddy("protocols h1 h2\n", "protocols h1 h2c\n", "\treverse_proxy ", "\thandle {\n\t\treverse_proxy "+app.Listener.Addr().String()+"\n\t}\n\treverse_proxy ")
+	awaitEdge(t, url)
+	address := strings.TrimPrefix(url, "http://")
+	if status := sendHTTP2(t, goodClient, address, "GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n", ":method", "CONNECT", ":authority", "shop.example"); status != "303" {
+		t.Errorf("CONNECT is answered %s", status)
+	}
+	if status := raw(t, goodClient, address, "GET /last HTTP/1.1"); !strings.Contains(status, " 200 ") {
+		t.Error(status)
+	}
+	for one := range served {
+		switch one {
+		case "GET /last":
+			return
+		case "CONNECT shop.example", "GET /hidden":
+			t.Errorf("the application got %s", one)
+		}
 	}
 }
