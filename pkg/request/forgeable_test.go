@@ -22,6 +22,10 @@ func TestForgeableFormatsAreRefused(t *testing.T) {
 		{`$remote_addr [$time_iso8601] $upstream_addr $http_x_tenant`, "put quotes around $http_x_tenant in"},
 		{`%h %u %t %U %>s`, "put quotes around %u in"},
 		{`$remote_addr [$time_iso8601] $ssl_server_name $content_type $status`, "put quotes around $ssl_server_name in"},
+		{`$time_iso8601|$host|$request_uri|$remote_addr|$status`, "put quotes around $host in"},
+		{`$time_iso8601,$request_uri,$remote_addr,$status,$http_user_agent`, "put quotes around $request_uri in"},
+		{`%{%s}t|%m|%U|%a|%>s`, "put quotes around %m in"},
+		{`escape=none '$time_iso8601 $remote_addr $status "$request_uri"$host'`, "into $request_uri, $host: remove escape=none"},
 		{`%t %{SSL_TLS_SNI}x %{SSL_CLIENT_S_DN}x %h %>s`, "put quotes around %{SSL_TLS_SNI}x in"},
 	} {
 		if _, err := NewParser(test.format, Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -85,6 +89,11 @@ var forgedCases = []forgedCase{
 	{`$ssl_client_s_dn [$time_local] $remote_addr $status`},
 	{`$time_iso8601 $content_type $remote_addr $req_id "$request" $status`},
 	{`$remote_addr [$time_iso8601] $request_method $request_uri $status`}, // nginx before 1.21.1 takes spaces in it
+	{`$time_iso8601|$host|$remote_addr|$status|"$request"`},
+	{`$time_iso8601|$upstream_addr|$request_uri|$remote_addr|$status`},
+	{`$remote_addr,$time_iso8601,$status,$query_string`},
+	{`$remote_addr [$time_iso8601] "$http_x_tenant" $status [$args]`},
+	{`$request_uri|$time_iso8601|$remote_addr|$status|"$http_user_agent"`},
 	{`escape=none '$remote_addr [$time_iso8601] $status "$http_user_agent" $upstream_addr'`},
 	{`escape=none '[$http_x_forwarded_for] [$time_local] $status $remote_addr'`},
 	{`escape=none '$time_iso8601 $status $remote_addr "$request"'`},
@@ -157,7 +166,7 @@ func TestSpacesBehindTheURL(t *testing.T) {
 // a line, and does not make it unreadable.
 func FuzzForged(f *testing.F) {
 	for _, text := range []string{"", "-", "a b", `""`, `"" 9.9.9.9`, "a [b", `9.9.9.9" "x`, `u1" "[u2`, `x" "y`, "a]", `9.9.9.9 - - [04/May/2027:06:25:06 +0000] "GET / HTTP/1.1" 200 5 "-" "-"`,
-		"9.9.9.9 [04/May/2027:06:25:06 +0000] ", "x 9.9.9.9 200", ", 9.9.9.9 : 8.8.8.8", ` 200 2027-05-04T06:25:06+00:00 "`, "a [04/May/2027:06:25:06 +0000] 200 \"", `\`, ` 200 9.9.9.9`} {
+		"9.9.9.9 [04/May/2027:06:25:06 +0000] ", "x 9.9.9.9 200", ", 9.9.9.9 : 8.8.8.8", ` 200 2027-05-04T06:25:06+00:00 "`, "a [04/May/2027:06:25:06 +0000] 200 \"", `\`, ` 200 9.9.9.9`, "a|9.9.9.9|200", "|2027-05-04T06:25:06+00:00|9.9.9.9|200", "a,9.9.9.9,200", "x] ["} {
 		f.Add(text)
 	}
 	parsers := make([]Parser, len(forgedCases))

@@ -30,7 +30,7 @@ type variable struct {
 	begins    byte        // the first byte of its text, if it has one, when it is a next
 	took      setter      // of the request's duration; used where the format's time is its beginning
 	beginning bool        // the time is that of the request's beginning
-	loose     bool        // a client can write spaces into it; set by compile
+	loose     bool        // a client can write spaces into it, or the literal next to it; set by compile
 }
 
 // A layout is a format before it is compiled.
@@ -76,8 +76,10 @@ func compile(l layout, o Options) (*scanner, error) {
 
 	findIdentity(tokens)
 	variables := variablesOf(tokens)
-	for _, v := range variables {
-		v.loose = v.fromClient()
+	for i, t := range tokens {
+		if t.variable != nil {
+			t.loose = t.fromClient() || t.unspaced() && (t.mayHave(tokens[i+1:min(i+2, len(tokens))], l.escape) || i > 1 && t.mayHave(tokens[i-1:i], l.escape))
+		}
 	}
 
 	spaced := len(tokens) > 0 && neverBeginsWithSpace(tokens[0])

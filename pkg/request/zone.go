@@ -48,6 +48,31 @@ func (v *variable) mayBeSpaced() bool {
 	return v.slot == slotPath && v.rank >= rankSent || v.slot == slotQuery || strings.HasPrefix(v.name, "arg_")
 }
 
+// unspaced reports whether the client chooses the variable's text, or a part of it, without spaces.
+func (v *variable) unspaced() bool {
+	for ; v != nil; v = v.next {
+		apacheMethod := v.slot == slotMethod && v.text == "%m" // nginx takes only letters and dashes
+		if v.mayBeSpaced() || v.slot == slotHost && v.rank != rankServer || apacheMethod {
+			return true
+		}
+	}
+	return false
+}
+
+// mayHave reports whether a client can write the literal next to the variable into its text, which is a URL, a host or a
+// method. A question mark stands between path and query, and is no end of either.
+func (v *variable) mayHave(next []token, written escape) bool {
+	stops := "?"
+	if v.slot == slotHost {
+		stops += ":/"
+	}
+	if written == escapeBackslash {
+		stops += `"\`
+	}
+	stop := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(stops, r) }
+	return len(next) > 0 && strings.IndexFunc(next[0].literal, stop) < 0
+}
+
 // addZones finds the zones of a format. It runs before claimSlots, so that each variable still has its own slot.
 func (s *scanner) addZones(variables []*variable) error {
 	// A client's text cannot pass the end of a segment, so every segment is judged by itself.
@@ -151,7 +176,7 @@ func (s *scanner) forged(z *zone, variables []*variable) error {
 		return fmt.Errorf("with escape=none a client can write quotes, and so other fields, into %s: remove escape=none in the server's configuration and here, "+
 			"or log JSON with escape=json", strings.Join(names, ", "))
 	}
-	return fmt.Errorf("a client can write spaces, and so other fields, into %s: put quotes around %s in the server's configuration and here",
+	return fmt.Errorf("a client can write other fields into %s: put quotes around %s in the server's configuration and here",
 		strings.Join(names, " and "), strings.Join(names[:max(1, len(names)-1)], " and "))
 }
 
