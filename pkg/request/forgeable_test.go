@@ -26,10 +26,21 @@ func TestForgeableFormatsAreRefused(t *testing.T) {
 		{`$time_iso8601,$request_uri,$remote_addr,$status,$http_user_agent`, "put quotes around $request_uri in"},
 		{`%{%s}t|%m|%U|%a|%>s`, "put quotes around %m in"},
 		{`escape=none '$time_iso8601 $remote_addr $status "$request_uri"$host'`, "into $request_uri, $host: remove escape=none"},
+		{`escape=haproxy '$remote_addr|$time_iso8601|$request_uri|$status'`, "put quotes around $request_uri in"},
 		{`%t %{SSL_TLS_SNI}x %{SSL_CLIENT_S_DN}x %h %>s`, "put quotes around %{SSL_TLS_SNI}x in"},
 	} {
 		if _, err := NewParser(test.format, Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.format, err, test.want)
+		}
+	}
+}
+
+func TestQuotesMakeASeparatorSafe(t *testing.T) {
+	var r Request
+	line := `203.0.113.7|2026-05-04T06:25:06+00:00|"/a|b"|404`
+	for _, format := range []string{`$remote_addr|$time_iso8601|"$request_uri"|$status`, `escape=haproxy '$remote_addr|$time_iso8601|"$request_uri"|$status'`} {
+		if err := mustParser(t, format, Options{}).Parse(line, &r); err != nil || r.Path != "/a|b" || r.Status != 404 {
+			t.Errorf("%s: %v %+v", format, err, r)
 		}
 	}
 }

@@ -101,8 +101,14 @@ func compile(l layout, o Options) (*scanner, error) {
 		before = literal
 	}
 
-	// Not for HAProxy's escape, and, for detection only, not for a format that escapes anything.
-	if s.escape != escapeHash && !l.settled && (!o.forgeable || s.escape == escapeNone) {
+	// For detection only, not for a format that escapes anything.
+	switch {
+	case l.settled || o.forgeable && s.escape != escapeNone:
+	case s.escape == escapeHash:
+		if err := s.refuseLoose(variables); err != nil {
+			return nil, err
+		}
+	default:
 		if err := s.addZones(variables); err != nil {
 			return nil, err
 		}

@@ -66,11 +66,25 @@ func (v *variable) mayHave(next []token, written escape) bool {
 	if v.slot == slotHost {
 		stops += ":/"
 	}
-	if written == escapeBackslash {
+	switch written {
+	case escapeBackslash:
 		stops += `"\`
+	case escapeHash:
+		stops += `"#`
 	}
 	stop := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(stops, r) }
 	return len(next) > 0 && strings.IndexFunc(next[0].literal, stop) < 0
+}
+
+// refuseLoose refuses URLs and hosts of HAProxy that only a zone could read. There are none: some of HAProxy's fields are
+// not escaped, so a quote need not end them.
+func (s *scanner) refuseLoose(variables []*variable) error {
+	for i, v := range variables {
+		if v.loose && !v.fromClient() {
+			return s.forged(&zone{first: i, last: i}, variables)
+		}
+	}
+	return nil
 }
 
 // addZones finds the zones of a format. It runs before claimSlots, so that each variable still has its own slot.
