@@ -115,5 +115,5 @@ func (p *partition) resolve(ctx context.Context, c *collecting) error {
 		return nil
 	}
 	p.open.resolved = now.UnixMilli()
-	return p.commit(ctx, c, p.base, nil)
+	return p.commitSent(ctx, c, nil)
 }

@@ -106,11 +106,8 @@ func TestIncidentsOfLateEventsAreResolved(t *testing.T) {
 	wait.Until(t, "the second is not resolved", func() bool { return n.Status()[0].Error != "" })
 	stop()
 	away.Store(false)
-	n, _ = l.start(receiver)
-	wait.Until(t, "it is resolved by the next process", func() bool { return n.Status()[0].Sent > 0 })
-	if got := in.actions(t); got[len(got)-1] != "resolve "+late.ID {
-		t.Errorf("%q", got)
-	}
+	l.start(receiver)
+	wait.Until(t, "the next process resolves it", func() bool { return slices.Contains(in.actions(t), "resolve "+late.ID) })
 }
 
 func TestIncidentsAreBounded(t *testing.T) {

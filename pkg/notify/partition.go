@@ -143,7 +143,7 @@ func (p *partition) send(ctx context.Context, c *collecting) error {
 			return nil //nolint:nilerr // the context is done; the round goes on elsewhere
 		}
 		c.begun.done(m)
-		if err := p.commit(ctx, c, p.base, c.begun); err != nil {
+		if err := p.commitSent(ctx, c, c.begun); err != nil {
 			return err
 		}
 	}
@@ -163,6 +163,18 @@ func (p *partition) commit(ctx context.Context, c *collecting, offset int64, sta
 		c.base = offset
 	}
 	return nil
+}
+
+// commitSent commits that messages were sent, until it succeeds: from the commit before, they would be sent again.
+func (p *partition) commitSent(ctx context.Context, c *collecting, state *begun) error {
+	for {
+		err := p.commit(ctx, c, p.base, state)
+		if err == nil || ctx.Err() != nil || errors.Is(err, topic.ErrExpelled) {
+			return err
+		}
+		p.faults.Note("round", fmt.Errorf("notify: receiver %s, partition %d: %w", p.Name, p.claim.Partition, err))
+		sleep.For(ctx, retryEvery)
+	}
 }
 
 const commitPatience = 5 * time.Second
