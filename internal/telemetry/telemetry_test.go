@@ -100,6 +100,8 @@ func TestHealth(t *testing.T) {
 	get("/healthz", 200, "ok")
 	get("/readyz", 503, "starting")
 	get("/status", 503, "starting")
+	h.Unready("Redis is away")
+	get("/status", 503, "Redis is away")
 	h.Ready()
 	h.Status(func() any { return map[string]int{"lag": 3} })
 	get("/readyz", 200, "ready")
