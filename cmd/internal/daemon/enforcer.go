@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"weir/cmd/internal/config"
@@ -268,18 +269,19 @@ func (r *RunningEnforcer) Status() any {
 	following := r.follower.Status()
 	s := struct {
 		enforcer.Status
-		Trouble string          `json:"trouble,omitempty"` // why the list is not up to date
-		Unread  int64           `json:"unread"`            // records that were left out
-		Events  any             `json:"events,omitempty"`  // the index of events, where there is one
-		Notify  []notify.Status `json:"notify,omitempty"`  // the receivers, where there are some
-	}{Status: r.Enforcer.Status(), Trouble: following.Trouble, Unread: following.Unread}
+		Unread int64           `json:"unread"`           // records that were left out
+		Events any             `json:"events,omitempty"` // the index of events, where there is one
+		Notify []notify.Status `json:"notify,omitempty"` // the receivers, where there are some
+	}{Status: r.Enforcer.Status(), Unread: following.Unread}
+	if following.Trouble != "" { // why the list is not up to date
+		s.CaughtUp, s.Trouble = false, strings.TrimSuffix(following.Trouble+"; "+s.Trouble, "; ")
+	}
 	if r.notifier != nil {
 		s.Notify = r.notifier.Status()
 	}
 	if r.events != nil {
 		s.Events = r.events.Status()
 	}
-	s.CaughtUp = s.CaughtUp && following.Trouble == ""
 	return s
 }
 
