@@ -467,9 +467,11 @@ func TestAMessageIsSentOnceWhileCommitsFail(t *testing.T) {
 	wait.Until(t, "the receiver has a position", committed(0))
 	l.write(blocklist.EventBlocked, time.Now(), entry("per-ip", "203.0.113.7"))
 	wait.Until(t, "the message came", func() bool { return n.Status()[0].Sent > 0 })
+	wait.Until(t, "the status has the reason", func() bool { return strings.Contains(n.Status()[0].Error, "not enough replicas") })
 	time.Sleep(2*retryEvery + retryEvery/2)
 	stuck.Store(false)
 	wait.Until(t, "it is committed", committed(1))
+	wait.Until(t, "the status has no error", func() bool { return n.Status()[0].Error == "" })
 	if got := in.all(); len(got) != 1 {
 		t.Errorf("it came %d times", len(got))
 	}
