@@ -131,7 +131,7 @@ func (c *collecting) add(record *topic.Record) bool {
 		c.more.add(e.counted(), 1)
 		return true
 	}
-	if !e.over() {
+	if s.perEvent && !e.over() {
 		p.open.resolved = min(p.open.resolved, e.Until-1) // it may end before that, and is not resolved yet
 	}
 	c.kept = append(c.kept, e)

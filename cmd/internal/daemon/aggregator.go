@@ -233,7 +233,8 @@ func mattersFor(r *rule.Rule) time.Duration {
 // Run counts until the context is done. It fails when a topic's number of partitions is not the configured one.
 func (r *RunningAggregator) Run(ctx context.Context) error { return permanent(r.Aggregator.Run(ctx)) }
 
-// Status returns the aggregator's status with the error of its store. That of a Redis does not say that hits wait.
+// Status returns the aggregator's status with the error of its store. While a Redis fails, the partitions say whether
+// hits wait.
 func (r *RunningAggregator) Status() any {
 	s := struct {
 		aggregator.Status
