@@ -51,7 +51,13 @@ func TestARepeatedErrorIsLoggedOnceAMinute(t *testing.T) {
 		time.Sleep(time.Second)
 		f.Note("read", errors.New("away"))
 		said("times=60")
+		if got := f.Lasts("read"); got != "away" {
+			t.Errorf("%q lasts", got)
+		}
 		f.Over("read")
+		if got := f.Lasts("read") + f.Lasts("other"); got != "" {
+			t.Errorf("%q lasts", got)
+		}
 		said("after=1m0s")
 		f.Over("read")
 		said("")
