@@ -22,7 +22,8 @@ type Faults struct {
 
 type repeated struct {
 	since, said time.Time
-	silent      int // times since it was logged
+	text        string // of the last error
+	silent      int    // times since it was logged
 	lasts       bool
 	noted       bool // it was logged since it began
 }
@@ -42,6 +43,9 @@ func (f *Faults) Note(operation string, err error) {
 		f.known[operation] = r
 	}
 
+	if r.text = err.Error(); len(r.text) > longestFault {
+		r.text = strings.ToValidUTF8(r.text[:longestFault], "") + "…"
+	}
 	now := time.Now()
 	if !r.lasts {
 		r.lasts, r.noted, r.since = true, false, now
@@ -52,12 +56,18 @@ func (f *Faults) Note(operation string, err error) {
 		return
 	}
 
-	text := err.Error()
-	if len(text) > longestFault {
-		text = strings.ToValidUTF8(text[:longestFault], "") + "…"
-	}
-	f.logger.Error(text, "operation", operation, "times", r.silent)
+	f.logger.Error(r.text, "operation", operation, "times", r.silent)
 	r.said, r.silent, r.noted = now, 0, true
+}
+
+// Lasts returns the last error of an operation that has not worked since; empty when there is none.
+func (f *Faults) Lasts(operation string) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.known[operation]; r != nil && r.lasts {
+		return r.text
+	}
+	return ""
 }
 
 // Over logs that an operation works again, if it failed before and that was logged. So an operation that fails and works

@@ -84,10 +84,10 @@ func (h *Health) readyz(w http.ResponseWriter, _ *http.Request) {
 
 func (h *Health) statusz(w http.ResponseWriter, _ *http.Request) {
 	h.mu.Lock()
-	status := h.status
+	status, why := h.status, cmp.Or(h.why(), "starting")
 	h.mu.Unlock()
 	if status == nil {
-		http.Error(w, "starting", http.StatusServiceUnavailable)
+		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

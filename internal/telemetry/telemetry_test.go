@@ -51,7 +51,13 @@ func TestARepeatedErrorIsLoggedOnceAMinute(t *testing.T) {
 		time.Sleep(time.Second)
 		f.Note("read", errors.New("away"))
 		said("times=60")
+		if got := f.Lasts("read"); got != "away" {
+			t.Errorf("%q lasts", got)
+		}
 		f.Over("read")
+		if got := f.Lasts("read") + f.Lasts("other"); got != "" {
+			t.Errorf("%q lasts", got)
+		}
 		said("after=1m0s")
 		f.Over("read")
 		said("")
@@ -100,6 +106,8 @@ func TestHealth(t *testing.T) {
 	get("/healthz", 200, "ok")
 	get("/readyz", 503, "starting")
 	get("/status", 503, "starting")
+	h.Unready("Redis is away")
+	get("/status", 503, "Redis is away")
 	h.Ready()
 	h.Status(func() any { return map[string]int{"lag": 3} })
 	get("/readyz", 200, "ready")

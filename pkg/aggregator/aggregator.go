@@ -297,6 +297,18 @@ func (a *Aggregator) Status() Status {
 	return s
 }
 
+// StoreFault describes the last call to the store that failed a moment ago; empty when none did.
+func (a *Aggregator) StoreFault() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.held {
+		if why := p.outage.why(); why != "" {
+			return why
+		}
+	}
+	return ""
+}
+
 // statuses are those of our partitions by their numbers, nil for one that is being taken.
 func (a *Aggregator) statuses() map[int]*PartitionStatus {
 	now := a.config.Now()

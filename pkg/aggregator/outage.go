@@ -3,6 +3,7 @@ package aggregator
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,6 +27,24 @@ type outage struct {
 	faults *telemetry.Faults // of all partitions: the store is away for all of them
 	failed prometheus.Counter
 	until  time.Time
+	last   atomic.Pointer[failure]
+}
+
+// A failure is a call to the store that failed.
+type failure struct {
+	text string
+	at   time.Time
+}
+
+// failureShown is how long a failure is shown. While the store is away, calls fail more often than that.
+const failureShown = 10 * time.Second
+
+// why describes the last failure of a while; empty when there was none. Any goroutine may ask.
+func (o *outage) why() string {
+	if last := o.last.Load(); last != nil && o.now().Sub(last.at) < failureShown {
+		return last.text
+	}
+	return ""
 }
 
 // begin begins an outage, unless the error is another than that the store is away. It reports whether it did.
@@ -39,6 +58,7 @@ func (o *outage) begin(err error) bool {
 	}
 	o.failed.Inc()
 	o.faults.Note("store", err)
+	o.last.Store(&failure{err.Error(), o.now()})
 	o.until = o.now().Add(tryAgain)
 	return true
 }

@@ -32,6 +32,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -331,13 +332,22 @@ func (e *Enforcer) Status() Status {
 		s.AsOf, s.Age = &at, max(0, now.Sub(at)).Round(time.Second).String() // a clock may have gone back since
 	}
 
-	if e.config.Unsaved != nil {
-		if why := e.config.Unsaved(); why != "" {
-			s.Trouble = "the enforcer cannot save its list, so after a restart it would begin with an older one: " + why
-		}
-	}
+	s.Trouble = strings.Join(e.troubles(), "; ")
 	s.CaughtUp = s.Whole && s.Waiting == 0
 	return s
+}
+
+// troubles describes what needs a person.
+func (e *Enforcer) troubles() (texts []string) {
+	if e.config.Unsaved != nil {
+		if why := e.config.Unsaved(); why != "" {
+			texts = append(texts, "the enforcer cannot save its list, so after a restart it would begin with an older one: "+why)
+		}
+	}
+	if e.storeAway != nil && e.storeAway() {
+		texts = append(texts, "the store of inline rules did not answer when it was asked last, so on_error of each rule decides")
+	}
+	return texts
 }
 
 var errUnguarded = errors.New("other machines can reach it without authentication")

@@ -216,6 +216,9 @@ func TestAStoreThatIsAway(t *testing.T) {
 			if testutil.ToFloat64(r.storeMetrics.without[1]) == 0 || testutil.ToFloat64(r.storeMetrics.failed) == 0 || !r.storeAway() {
 				t.Error("the metrics do not show it")
 			}
+			if got := r.Status().Trouble; !strings.Contains(got, "the store of inline rules did not answer") {
+				t.Errorf("the status says %q", got)
+			}
 			wait.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+16 })
 
 			end()
@@ -223,6 +226,9 @@ func TestAStoreThatIsAway(t *testing.T) {
 				_, said := r.takes("quota", "away", 0)
 				return said.Store == "ok"
 			})
+			if got := r.Status().Trouble; got != "" {
+				t.Errorf("the status says %q", got)
+			}
 			for rule, remain := range map[string]int64{"quota": 65, "pay": 70, "tokens": 70} {
 				if _, said := r.takes(rule, "away", 0); said.Remaining == nil || *said.Remaining != remain {
 					t.Errorf("%s: %+v", rule, said)

@@ -131,6 +131,9 @@ func (c *collecting) add(record *topic.Record) bool {
 		c.more.add(e.counted(), 1)
 		return true
 	}
+	if s.perEvent && !e.over() {
+		p.open.resolved = min(p.open.resolved, e.Until-1) // it may end before that, and is not resolved yet
+	}
 	c.kept = append(c.kept, e)
 	c.seen[e.EventID] = true
 	p.waits(1)

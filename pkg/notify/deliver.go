@@ -87,7 +87,7 @@ func (s *sender) success() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sent++
-	s.failing, s.failure = time.Time{}, ""
+	s.failing, s.failure, s.unread = time.Time{}, "", false
 }
 
 func (s *sender) failed(err error) {
@@ -99,7 +99,7 @@ func (s *sender) failed(err error) {
 	if s.failing.IsZero() {
 		s.failing = time.Now()
 	}
-	s.failure = err.Error()
+	s.failure, s.unread = err.Error(), false
 }
 
 // drop notes that a message is not sent any more.

@@ -155,6 +155,7 @@ type sender struct {
 	waiting       int
 	failing       time.Time // zero when the last attempt succeeded
 	failure       string
+	unread        bool // it is the topic that fails, and not an attempt
 }
 
 const rejoinEvery = 5 * time.Second

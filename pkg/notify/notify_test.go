@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -424,5 +425,54 @@ func TestMessagesAreLimited(t *testing.T) {
 	all := in.all()
 	if sum := all[2]; sum.Reason != reasonMany || len(sum.Counts) != 8 || len(all[0].Events) != 1 || all[1].Events[0].Key != "rule-1" {
 		t.Errorf("%+v", all)
+	}
+}
+
+// A stuckLog refuses commits while it is stuck, as a broker without enough replicas does. It still answers what was
+// committed.
+type stuckLog struct {
+	*local.Log
+	stuck *atomic.Bool
+}
+
+func (l stuckLog) RunGroup(ctx context.Context, g topic.Group, own topic.Owner) error {
+	return l.Log.RunGroup(ctx, g, func(ctx context.Context, c *topic.Claim) error {
+		return own(ctx, topic.NewClaim(c.Topic, c.Partition, c.Partitions, func(ctx context.Context, commit topic.Commit) error {
+			if l.stuck.Load() {
+				return topic.Errorf(topic.ErrOther, "not enough replicas")
+			}
+			return c.Commit(ctx, commit)
+		}))
+	})
+}
+
+// A message whose commit fails is sent once, and committed later.
+func TestAMessageIsSentOnceWhileCommitsFail(t *testing.T) {
+	t.Parallel()
+	l, stuck := newLog(t), &atomic.Bool{}
+	in := newInbox(t, func(n int, _ http.ResponseWriter, _ *http.Request) { stuck.Store(n == 1) })
+	receiver := to("ops", hook(in.URL))
+	n := New(Config{Log: stuckLog{l.Log, stuck}, Topic: eventsTopic, Group: "weir.notify", Receivers: []Receiver{receiver}, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { n.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	committed := func(offset int64) func() bool {
+		return func() bool {
+			commits, err := l.Committed(t.Context(), GroupOf("weir.notify", receiver.Name), eventsTopic)
+			return err == nil && commits[0].Offset == offset
+		}
+	}
+	wait.Until(t, "the receiver has a position", committed(0))
+	l.write(blocklist.EventBlocked, time.Now(), entry("per-ip", "203.0.113.7"))
+	wait.Until(t, "the message came", func() bool { return n.Status()[0].Sent > 0 })
+	wait.Until(t, "the status has the reason", func() bool { return strings.Contains(n.Status()[0].Error, "not enough replicas") })
+	time.Sleep(2*retryEvery + retryEvery/2)
+	stuck.Store(false)
+	wait.Until(t, "it is committed", committed(1))
+	wait.Until(t, "the status has no error", func() bool { return n.Status()[0].Error == "" })
+	if got := in.all(); len(got) != 1 {
+		t.Errorf("it came %d times", len(got))
 	}
 }

@@ -3,6 +3,7 @@ package notify
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"weir/internal/topic"
@@ -45,8 +46,8 @@ func (i *incidents) note(e *Event, wanted bool) {
 	}
 }
 
-// ended returns entries that have ended.
-func (i *incidents) ended(now int64, most int) (ids []string) {
+// ended returns entries that have ended, except those with a message that is still to be sent.
+func (i *incidents) ended(now int64, most int, unsent []*Event) (ids []string) {
 	if now < i.next {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (i *incidents) ended(now int64, most int) (ids []string) {
 		switch {
 		case until > now:
 			i.next = min(i.next, until)
-		case len(ids) < most:
+		case len(ids) < most && !slices.ContainsFunc(unsent, func(e *Event) bool { return e.ID == id }):
 			ids = append(ids, id)
 		default:
 			i.next = now
@@ -99,7 +100,7 @@ func (p *partition) resolve(ctx context.Context, c *collecting) error {
 		return nil
 	}
 	now := time.Now()
-	ids := p.open.ended(now.UnixMilli(), min(endsAtOnce, int(p.limiter.Tokens())))
+	ids := p.open.ended(now.UnixMilli(), min(endsAtOnce, int(p.limiter.Tokens())), c.kept)
 	for _, id := range ids {
 		e := &Event{EventID: digest(id, "reached its end")}
 		e.ID, e.Rule = id, ""
@@ -114,5 +115,5 @@ func (p *partition) resolve(ctx context.Context, c *collecting) error {
 		return nil
 	}
 	p.open.resolved = now.UnixMilli()
-	return p.commit(ctx, c, p.base, nil)
+	return p.commitSent(ctx, c, nil)
 }

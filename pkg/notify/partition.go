@@ -37,11 +37,32 @@ func (s *sender) own(ctx context.Context, claim *topic.Claim) error {
 			return nil
 		}
 		if err != nil && ctx.Err() == nil {
-			s.faults.Note("round", fmt.Errorf("notify: receiver %s, partition %d: %w", s.Name, claim.Partition, err))
+			p.failsToRead(err)
 			sleep.For(ctx, retryEvery)
 		}
 	}
 	return nil
+}
+
+// failsToRead notes that events cannot be read, or that what was sent cannot be committed.
+func (p *partition) failsToRead(err error) {
+	p.faults.Note("round", fmt.Errorf("notify: receiver %s, partition %d: %w", p.Name, p.claim.Partition, err))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.failing.IsZero() {
+		p.failing, p.failure, p.unread = time.Now(), err.Error(), true
+		p.metrics.failing.Set(1)
+	}
+}
+
+// reads notes that nothing waits to be sent, or that a commit succeeded.
+func (s *sender) reads() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unread {
+		s.failing, s.failure, s.unread = time.Time{}, "", false
+		s.metrics.failing.Set(0)
+	}
 }
 
 // rounds goes on where the last commit stands, until an error or the end of the context.
@@ -120,6 +141,9 @@ func (p *partition) round(ctx context.Context, begun *begun) error {
 
 // pass commits the position while no event was wanted, so that a restart does not read far.
 func (p *partition) pass(ctx context.Context, c *collecting) error {
+	if c.empty() {
+		p.reads()
+	}
 	if !c.empty() || c.end == p.base || time.Since(p.committed) < commitEvery || c.begun != nil {
 		return nil
 	}
@@ -143,7 +167,7 @@ func (p *partition) send(ctx context.Context, c *collecting) error {
 			return nil //nolint:nilerr // the context is done; the round goes on elsewhere
 		}
 		c.begun.done(m)
-		if err := p.commit(ctx, c, p.base, c.begun); err != nil {
+		if err := p.commitSent(ctx, c, c.begun); err != nil {
 			return err
 		}
 	}
@@ -158,11 +182,24 @@ func (p *partition) commit(ctx context.Context, c *collecting, offset int64, sta
 	if err := p.claim.Commit(ctx, topic.Commit{Offset: offset, Metadata: state.metadata(p.open.resolved)}); err != nil {
 		return err
 	}
+	p.reads()
 	p.base, p.committed = offset, time.Now()
 	if state == nil {
 		c.base = offset
 	}
 	return nil
+}
+
+// commitSent commits that messages were sent, until it succeeds: from the commit before, they would be sent again.
+func (p *partition) commitSent(ctx context.Context, c *collecting, state *begun) error {
+	for {
+		err := p.commit(ctx, c, p.base, state)
+		if err == nil || ctx.Err() != nil || errors.Is(err, topic.ErrExpelled) {
+			return err
+		}
+		p.failsToRead(err)
+		sleep.For(ctx, retryEvery)
+	}
 }
 
 const commitPatience = 5 * time.Second

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -229,6 +230,45 @@ func (r *river) somebody(f *feed) {
 	f.unblock(of("freed"), time.Now())
 	r.drained()
 	r.awaitListed(of("early"), true)
+}
+
+// The status names a Redis that is away, while the aggregator runs and at its start, until it is back.
+func TestTheStatusNamesARedisThatIsAway(t *testing.T) {
+	t.Parallel()
+	r := newBranch(t, 2, limited)
+	m := r.install()
+	m.start()
+	f := r.feed("feed")
+	r.somebody(f)
+	awaits := func(what string, is func(text string) bool) {
+		t.Helper()
+		r.eventually(what, func() error {
+			var status struct{ Store string }
+			text := ""
+			if err := m.get("/status", &status); err != nil {
+				text = err.Error()
+			}
+			if text += status.Store; !is(text) {
+				return fmt.Errorf("it has %q", text)
+			}
+			return nil
+		})
+	}
+	names := func(text string) bool { return strings.Contains(text, r.redis.Addr) }
+	r.redis.Kill()
+	m.kill()
+	m.start()
+	awaits("a start names it", names)
+	r.redis.Restart()
+	awaits("it is back", func(text string) bool { return text == "" })
+	f.crowd("limited", "first", 100, time.Now())
+	r.drained()
+	r.redis.Kill()
+	f.crowd("limited", "since", 100, time.Now())
+	awaits("it is named", names)
+	r.redis.Restart()
+	awaits("it is back", func(text string) bool { return text == "" })
+	r.drained()
 }
 
 func (r *river) emptyRedis() {

@@ -47,7 +47,7 @@ type Receiver struct {
 	Stale duration.Duration `yaml:"stale"`
 	// GiveUp is how long a message that fails is repeated. Default: 6h.
 	GiveUp duration.Duration `yaml:"give_up"`
-	// Timeout is how long one attempt may take. Default: 10s.
+	// Timeout is how long one attempt may take. Default: 10s, and 1m for mail.
 	Timeout duration.Duration `yaml:"timeout"`
 }
 
@@ -73,6 +73,9 @@ func (r *Receiver) FromYAML(v yamlfile.Value) {
 		v.Faultf("write one of webhook, slack, mattermost, pagerduty, alertmanager and mail", "a receiver has one way to get messages, and this one has %d", len(kinds))
 	} else if !v.Has("events") {
 		r.Events = eventsOf(kinds[0])
+	}
+	if r.Mail != nil && !v.Has("timeout") {
+		r.Timeout = minutes(1) // a server that looks for spam and viruses is slow, and delivers a mail that was given up all the same
 	}
 
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/cmd/internal/config"
 	"weir/internal/yamlfile"
@@ -85,6 +86,20 @@ func TestReceiversAreResolved(t *testing.T) {
 	}
 	if named := c.NamedFiles(); len(named) != 1 || named[0].Key != "notify.0.slack.url_file" {
 		t.Errorf("%+v", named)
+	}
+}
+
+// A mail server may look at a mail for a while before it accepts it.
+func TestMailHasMoreTime(t *testing.T) {
+	for receiver, want := range map[string]time.Duration{
+		"- {name: a, slack: {url_file: x}}":                                             10 * time.Second,
+		"- {name: a, mail: {server: '127.0.0.1:25', from: a@b, to: c@d}}":               time.Minute,
+		"- {name: a, mail: {server: '127.0.0.1:25', from: a@b, to: c@d}, timeout: 20s}": 20 * time.Second,
+	} {
+		c, _, err := readNotify(receiver+"\n", "enforce")
+		if err != nil || time.Duration(c.Notify[0].Timeout) != want {
+			t.Errorf("%s: %v %v", receiver, c.Notify[0].Timeout, err)
+		}
 	}
 }
 

@@ -233,24 +233,22 @@ func mattersFor(r *rule.Rule) time.Duration {
 // Run counts until the context is done. It fails when a topic's number of partitions is not the configured one.
 func (r *RunningAggregator) Run(ctx context.Context) error { return permanent(r.Aggregator.Run(ctx)) }
 
-// Status returns the aggregator's status with the error of its store.
+// Status returns the aggregator's status with the error of its store. While a Redis fails, the partitions say whether
+// hits wait.
 func (r *RunningAggregator) Status() any {
 	s := struct {
 		aggregator.Status
-		Store string `json:"store,omitempty"` // why a store on the disk cannot be used
+		Store string `json:"store,omitempty"` // why it cannot be used
 	}{Status: r.Aggregator.Status()}
-	if err := r.storeError(); err != nil {
+	onDisk, ok := r.store.(*disk.Store)
+	if !ok {
+		s.Store = r.Aggregator.StoreFault()
+		return s
+	}
+	if err := onDisk.Fault(); err != nil {
 		s.Store, s.CaughtUp = err.Error(), false
 	}
 	return s
-}
-
-// storeError returns why the store on the disk cannot be used; nil when it can, or is a Redis.
-func (r *RunningAggregator) storeError() error {
-	if s, ok := r.store.(*disk.Store); ok {
-		return s.Fault()
-	}
-	return nil
 }
 
 // Reload applies new rules.

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"weir/cmd/internal/config"
@@ -90,6 +92,8 @@ type RunningEnforcer struct {
 	notifier  *notify.Notifier // nil when no one is notified
 	inline    io.Closer        // nil without a store that others share
 	proofs    *proof.Store     // nil without evidence
+
+	agentFaults atomic.Pointer[[]func() string] // of agents, each why it cannot copy the list
 }
 
 // OpenEnforcer makes the enforcer that the configuration describes. It does not wait for Kafka: until Kafka answers the
@@ -268,18 +272,19 @@ func (r *RunningEnforcer) Status() any {
 	following := r.follower.Status()
 	s := struct {
 		enforcer.Status
-		Trouble string          `json:"trouble,omitempty"` // why the list is not up to date
-		Unread  int64           `json:"unread"`            // records that were left out
-		Events  any             `json:"events,omitempty"`  // the index of events, where there is one
-		Notify  []notify.Status `json:"notify,omitempty"`  // the receivers, where there are some
-	}{Status: r.Enforcer.Status(), Trouble: following.Trouble, Unread: following.Unread}
+		Unread int64           `json:"unread"`           // records that were left out
+		Events any             `json:"events,omitempty"` // the index of events, where there is one
+		Notify []notify.Status `json:"notify,omitempty"` // the receivers, where there are some
+	}{Status: r.Enforcer.Status(), Unread: following.Unread}
+	s.CaughtUp = s.CaughtUp && following.Trouble == "" // why the list is not up to date
+	troubles := append([]string{following.Trouble, s.Trouble}, r.withoutList()...)
+	s.Trouble = strings.Join(slices.DeleteFunc(troubles, func(text string) bool { return text == "" }), "; ")
 	if r.notifier != nil {
 		s.Notify = r.notifier.Status()
 	}
 	if r.events != nil {
 		s.Events = r.events.Status()
 	}
-	s.CaughtUp = s.CaughtUp && following.Trouble == ""
 	return s
 }
 

@@ -15,6 +15,8 @@ import (
 func (r *RunningEnforcer) agents() (run []func(context.Context) error) {
 	p, c := r.process, &r.process.Config.Enforcer
 	list := refusedList{outright.While(r.Refuses, r.set), r.set}
+	var faults []func() string
+	defer func() { r.agentFaults.Store(&faults) }()
 	var dryRun io.Writer
 	if c.DryRun {
 		dryRun = os.Stdout
@@ -23,6 +25,7 @@ func (r *RunningEnforcer) agents() (run []func(context.Context) error) {
 	if c.NFTables.On {
 		agent := nftables.New(nftables.Config{List: list, Rules: r.Rules, Keep: c.NFTables.AtExit != "clear", DryRun: dryRun, Logger: p.Logger, Metrics: p.Metrics})
 		run = append(run, agent.Run)
+		faults = append(faults, agent.Fault)
 	}
 
 	if c.HAProxy.On() {
@@ -32,9 +35,24 @@ func (r *RunningEnforcer) agents() (run []func(context.Context) error) {
 		}
 		agent := haproxy.New(haproxy.Config{List: list, Rules: r.Rules, Socket: c.HAProxy.Socket, Map: c.HAProxy.Map, Value: value, DryRun: dryRun, Logger: p.Logger, Metrics: p.Metrics})
 		run = append(run, agent.Run)
+		faults = append(faults, agent.Fault)
 	}
 
 	return run
+}
+
+// withoutList describes the agents that could not copy the list.
+func (r *RunningEnforcer) withoutList() (texts []string) {
+	faults := r.agentFaults.Load()
+	if faults == nil {
+		return nil
+	}
+	for _, fault := range *faults {
+		if why := fault(); why != "" {
+			texts = append(texts, "the list is not applied everywhere: "+why)
+		}
+	}
+	return texts
 }
 
 // refusedList is the list, empty while nothing is refused.

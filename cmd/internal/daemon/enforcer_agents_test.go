@@ -27,6 +27,10 @@ func TestAnEnforcerKeepsHAProxysMap(t *testing.T) {
 	p.block("203.0.113.8")
 	p.marks()
 	e.await("whole", has("203.0.113.7 per-ip\n203.0.113.8 per-ip\n"))
+	e.await("HAProxy is away", func() bool {
+		_, text := e.ask("GET", e.admin, "/status", "")
+		return strings.Contains(text, "the list is not applied everywhere: ") && strings.Contains(text, "none.sock")
+	})
 	e.order("POST", "/v1/blocks", `{"target":"198.51.100.0/30","why":"scraper"}`)
 	e.order("POST", "/v1/allows", `{"target":"198.51.100.1","why":"a customer"}`)
 	e.await("ordered", has("198.51.100.0 manual\n198.51.100.2/31 manual\n203.0.113.7 per-ip\n203.0.113.8 per-ip\n"))

@@ -5,9 +5,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"weir/internal/kafka"
+	"weir/test/real"
 )
 
 // killed returns an enforcer that starts with a copy of another one's disk at this moment, as after a kill, and that cannot
@@ -68,4 +70,35 @@ func TestActiveOrdersOutlastAKill(t *testing.T) {
 		defer after.stop()
 		return after.check("198.51.100.3") == http.StatusTooManyRequests
 	})
+}
+
+// While its disk is full, the status of an enforcer says that it cannot save its list.
+func TestTheStatusNamesAListThatIsNotSaved(t *testing.T) {
+	disk, here := real.SmallDisk(t, "1m")
+	if !here {
+		return
+	}
+	filler := filepath.Join(disk, "filler")
+	if err := os.WriteFile(filler, make([]byte, 2<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full")
+	}
+	broker := newMortal(t)
+	e := newEdge(t, broker.yaml(), "")
+	if err := os.Symlink(disk, filepath.Join(e.folder, "data")); err != nil {
+		t.Fatal(err)
+	}
+	e.start()
+	p := newPublisher(t, kafka.Config{Brokers: []string{broker.config.Listen}, Prefix: "weir."}, e.process.Config)
+	p.block("203.0.113.7")
+	p.marks()
+	e.await("ready", e.ready)
+	says := func() bool {
+		_, text := e.ask("GET", e.admin, "/status", "")
+		return strings.Contains(text, "cannot save its list")
+	}
+	e.await("it is in the status", says)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	e.await("it is over", func() bool { return !says() })
 }

@@ -21,6 +21,7 @@
 package haproxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -80,6 +81,12 @@ func New(c Config) *Agent {
 		a.runtime = &dryRun{to: c.DryRun}
 	}
 	return a
+}
+
+// Fault describes why HAProxy, or the file that it reads at its start, does not have the list; empty when they have. Any
+// goroutine may ask.
+func (a *Agent) Fault() string {
+	return cmp.Or(a.faults.Lasts(runtimeOperation), a.faults.Lasts(fileOperation))
 }
 
 // Run keeps the map until ctx ends, and leaves it as it is. It returns no error.

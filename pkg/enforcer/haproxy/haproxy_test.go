@@ -282,6 +282,7 @@ func TestReloadsAndRestartsAreNoticed(t *testing.T) {
 	wait.Until(t, "the list again", e.has("127.0.0.9", "10.0.0.0/8"))
 	e.end(e.master)
 	wait.Until(t, "that it is away", func() bool { return testutil.ToFloat64(a.metrics.failures.WithLabelValues("unreachable")) > 0 })
+	wait.Until(t, "its fault", func() bool { return a.Fault() != "" })
 	list.Set(map[string]time.Duration{"127.0.0.8": time.Hour})
 	wait.Until(t, "the file without HAProxy", func() bool { return strings.HasPrefix(readFile(t, e.mapFile), "127.0.0.8 ") })
 	e.run()
@@ -289,6 +290,7 @@ func TestReloadsAndRestartsAreNoticed(t *testing.T) {
 		t.Error("HAProxy does not begin with the file")
 	}
 	wait.Until(t, "the restart", func() bool { return testutil.ToFloat64(a.metrics.restarts) == 2 })
+	wait.Until(t, "the fault is over", func() bool { return a.Fault() == "" })
 }
 
 func TestForeignChangesToTheMapAreUndone(t *testing.T) {

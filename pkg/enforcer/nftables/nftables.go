@@ -75,6 +75,9 @@ func New(c Config) *Agent {
 	return &Agent{c: c, faults: telemetry.NewFaults(c.Logger), metrics: newMetrics(c.Metrics), wanted: cidr.NewWanted(c.List, c.Rules)}
 }
 
+// Fault describes why the kernel does not have the list; empty when it has. Any goroutine may ask.
+func (a *Agent) Fault() string { return a.faults.Lasts("nftables") }
+
 // Run keeps the table until ctx ends, and then keeps or deletes it. It returns no error.
 func (a *Agent) Run(ctx context.Context) error {
 	for patience := checkEvery; ctx.Err() == nil; {

@@ -354,6 +354,9 @@ func TestMissingPermissionsHaveTheirRemedy(t *testing.T) {
 	if lines := log.String(); strings.Count(lines, "\n") != 1 || !strings.Contains(lines, "CAP_NET_ADMIN") {
 		t.Errorf("%s", lines)
 	}
+	if why := a.Fault(); !strings.Contains(why, "CAP_NET_ADMIN") {
+		t.Errorf("its fault is %q", why)
+	}
 }
 
 func TestDryRunPrintsCommandsThatNftAccepts(t *testing.T) {
