@@ -3,8 +3,8 @@ package windows
 import "github.com/bits-and-blooms/bloom/v3"
 
 // Known are the names of windows that the store has, so that others need not be read: most keys of a log are new. Before a
-// scan of the store has come to its end, it may have any. What is written meanwhile is noted too, so nothing is missing at
-// that end. Each scan begins anew, because nothing can be taken out.
+// scan of the store has come to its end, it may have any. Names that are written meanwhile are noted too, so none is
+// missing at that end. Each scan begins with none, because none can be taken out.
 type known struct {
 	all  *names // nil: it may have any
 	scan *names // of the scan that is under way, or nil

@@ -18,7 +18,7 @@ const (
 )
 
 // A Sweep goes through the store, slowly, and deletes what is clear: windows that answer every hit as if they had never
-// been, by the partition's own time. What it has not deleted is known then, so other windows need not be read.
+// been, by the partition's own time. The names that it leaves are known then, so other windows need not be read.
 type Sweep struct {
 	Set   *Set
 	Rules func(name string) *Rule // nil for one that is not known
