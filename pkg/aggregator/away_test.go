@@ -75,6 +75,10 @@ func TestAStoreThatHangsHoldsNoKeysInMemory(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLab(t, 1, newMemoryStore())
 				p := l.takes()
+				l.hits("192.0.2.2", 1)
+				l.settle(p)
+				l.start(labRules)
+				p = l.takes()
 				l.hits("192.0.2.1", 1)
 				l.settle(p)
 				hung := &hanging{l.store, make(chan struct{})}

@@ -341,7 +341,7 @@ func (c *counter) countHit(w *windows.Window, at, cost int64, value uint64, late
 		}
 		id, gone := hit.Member(cost)
 		outcome = w.Rule.Policy.HitMember(&w.State, window.MemberBlock{At: at, Value: value, ID: id, Gone: gone})
-		c.decided = c.publisher.Passed(c.decided, w)
+		c.publisher.Passed(w)
 		cost = 1
 	default:
 		outcome = w.Rule.Policy.HitValue(&w.State, at, value)
@@ -357,7 +357,7 @@ func (c *counter) countHit(w *windows.Window, at, cost int64, value uint64, late
 		c.decided = c.publisher.Decide(c.decided, w, outcome, cause)
 	case window.Blocked:
 		if outcome.Others {
-			c.decided = c.publisher.Rejudged(c.decided, w)
+			c.publisher.Rejudged(w)
 		}
 	}
 }

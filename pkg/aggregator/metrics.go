@@ -16,7 +16,7 @@ type metrics struct {
 	hits        *prometheus.CounterVec
 	unruled     prometheus.Counter // hits of rules that are not known, or with values of something else than their rule counts
 	batches     batchMetrics
-	lookups     struct{ hot, cold prometheus.Counter }
+	lookups     struct{ hot, cold, fresh prometheus.Counter }
 	broken      *prometheus.CounterVec
 	guarded     *prometheus.CounterVec
 	byShare     *prometheus.CounterVec
@@ -54,7 +54,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 
 	m.batches.damaged = batches.WithLabelValues("damaged")
 	lookups := series("weir_aggregator_lookups_total", "Windows looked up, by where they were.", "where")
-	m.lookups.hot, m.lookups.cold = lookups.WithLabelValues("hot"), lookups.WithLabelValues("cold")
+	m.lookups.hot, m.lookups.cold, m.lookups.fresh = lookups.WithLabelValues("hot"), lookups.WithLabelValues("cold"), lookups.WithLabelValues("new")
 	m.broken = series("weir_blocks_total", "Blocks published, by rule, mode and the limit that was broken.", "rule", "mode", "limit")
 	m.guarded = series("weir_aggregator_guarded_total", "New blocks that the guard of their rule keeps from being enforced.", "rule")
 	m.byShare = series("weir_aggregator_guarded_share_total", "Those of weir_aggregator_guarded_total that exceed the most_share of the guard.", "rule")

@@ -221,13 +221,18 @@ func (p *partition) count(ctx context.Context, records []topic.Record) error {
 		p.windows.Settle()
 		p.position.Counted(records[:n])
 		records = records[n:]
+		if p.publisher.Gathered() >= mostGathered || p.windows.Leaving() > mostLeaving {
+			if err := p.publisher.SendHits(ctx); err != nil {
+				return err
+			}
+		}
 		if err := p.breathe(ctx, len(records) > 0); err != nil {
 			return err
 		}
 	}
 
 	p.rules.settle()
-	return nil
+	return p.publisher.SendHits(ctx)
 }
 
 // loadOrWait reads the windows that are wanted, and counts what waited for them. While the store is away it leaves

@@ -134,6 +134,7 @@ func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (window
 func (p *partition) drop() {
 	p.windows = windows.New(p.hotShare(), p.own, windows.Notices{
 		Cold:    func(count int) { p.metrics.lookups.cold.Add(float64(count)) },
+		New:     p.metrics.lookups.fresh.Inc,
 		Damaged: func(err error) { p.faults.Note("damaged window", err) },
 		Saved:   func(took time.Duration) { p.metrics.checkpoint.Observe(took.Seconds()) },
 	})

@@ -15,6 +15,7 @@ const (
 	progressEvery = time.Second      // at most, a backlog's commit for tools
 	mostDue       = 500              // windows that are decided together
 	mostLeaving   = 5000             // evicted windows that wait to be written
+	mostGathered  = 4096             // hits of group rules that are sent together
 	owedPause     = time.Millisecond
 	owedPauses    = 1000
 )
@@ -121,6 +122,9 @@ func (p *partition) decideDue(ctx context.Context, _ bool) error {
 			p.counter.decideDue(w)
 		}
 		if err := p.publisher.Publish(ctx, p.counter.takeDecided()); err != nil {
+			return err
+		}
+		if err := p.publisher.SendHits(ctx); err != nil {
 			return err
 		}
 		p.amid = false

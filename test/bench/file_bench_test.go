@@ -26,14 +26,15 @@ const fileLines = 3_000_000
 //	go test -run '^$' -bench FileToBlocklist -benchtime 1x -timeout 30m ./test/bench
 func BenchmarkFileToBlocklist(b *testing.B) {
 	b.Run("one-process", func(b *testing.B) {
-		w := newSystem(b, 2, "kafka: {hits: {retention: 1000h}}\n")
-		w.start(b, "weir", "run")
-		w.measure(b)
+		measureOneProcess(b, "")
+	})
+	b.Run("one-process-group", func(b *testing.B) { // with a rule that counts the blocks, and never finds enough
+		measureOneProcess(b, "{name: networks, on: blocked, key: ip/24+48, distinct: ip, limits: [1000/10min]}")
 	})
 	b.Run("apart", func(b *testing.B) {
 		cluster := kafkatest.Real(b, kafkatest.Options{Measured: true, MemoryMiB: 1024})
 		redis := redistest.Start(b, "--appendonly", "yes")
-		w := newSystem(b, riverPartitions, fmt.Sprintf("kafka: {brokers: [%s], hits: {partitions: %d}}\nstore: {redis: \"redis://%s/0\"}\n",
+		w := newSystem(b, riverPartitions, "", fmt.Sprintf("kafka: {brokers: [%s], hits: {partitions: %d}}\nstore: {redis: \"redis://%s/0\"}\n",
 			strings.Join(cluster.Addresses(), ", "), riverPartitions, redis.Addr))
 		for _, part := range []string{"collector", "aggregator", "enforcer"} {
 			w.start(b, part)
@@ -41,6 +42,13 @@ func BenchmarkFileToBlocklist(b *testing.B) {
 		w.kafka = cluster
 		w.measure(b)
 	})
+}
+
+// measureOneProcess measures weir run, with another rule.
+func measureOneProcess(b *testing.B, rule string) {
+	w := newSystem(b, 2, rule, "kafka: {hits: {retention: 1000h}}\n")
+	w.start(b, "weir", "run")
+	w.measure(b)
 }
 
 // A system is all parts of Weir on a folder of logs.
@@ -54,18 +62,18 @@ type system struct {
 	truth      *textbook
 }
 
-func newSystem(b *testing.B, partitions int, more string) *system {
+func newSystem(b *testing.B, partitions int, rule, more string) *system {
 	b.Helper()
 	w := &system{folder: b.TempDir(), partitions: partitions, enforcer: port.Reserve(b, "127.0.0.1"), truth: newTextbook(),
 		site: newSite(riverClients, beginFor(warmSteps*warmLines+fileLines))}
 	config := fmt.Sprintf(`
 data: data
 client: {trusted_proxies: [127.0.0.1/32]}
-rules: [{name: per-ip, key: ip, limits: [10/min, 100/hour, 1000/day], block: {for: 30d}}]
+rules: [{name: per-ip, key: ip, limits: [10/min, 100/hour, 1000/day], block: {for: 30d}}, %s]
 collector: {listen: %q, sources: [{name: site, file: [%q], format: combined}]}
 aggregator: {listen: %q}
 enforcer: {listen: %q, admin: %q}
-%s`, port.Reserve(b, "127.0.0.1"), filepath.Join(w.folder, "*.log"), port.Reserve(b, "127.0.0.1"), w.enforcer, port.Reserve(b, "127.0.0.1"), more)
+%s`, rule, port.Reserve(b, "127.0.0.1"), filepath.Join(w.folder, "*.log"), port.Reserve(b, "127.0.0.1"), w.enforcer, port.Reserve(b, "127.0.0.1"), more)
 	if err := os.WriteFile(filepath.Join(w.folder, "weir.yaml"), []byte(config), 0o644); err != nil {
 		b.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	"weir/internal/topic"
@@ -25,19 +26,31 @@ type groups struct {
 
 	windows *windows.Set // of the partition
 
-	set      *rule.Set // that the rest is of
-	judge    *rule.Judge
-	names    []string
-	of       []uint64
+	by       *groupRules
+	gathered []groupHit // to be sent
 	source   string
 	position int64
 	writer   *hit.Writer
 }
 
+// groupRules are a set of rules.
+type groupRules struct {
+	set   *rule.Set
+	judge *rule.Judge // nil where no rule counts blocks
+	names []string
+	of    []uint64
+}
+
 // A groupHit is a hit of a group rule.
 type groupHit struct {
-	topic.Message
-	of member
+	by        *groupRules
+	partition int
+	of        member
+	number    int // of the rule
+	from      int64
+	gone      bool
+	share     uint64 // of the traffic, where that is known
+	shares    bool
 }
 
 // A member is the block of an address in a group. Of several hits with the same, the last one counts.
@@ -46,25 +59,11 @@ type member struct {
 	value, id uint64
 }
 
-// lastHits are the places of the last hits of members. Each of many late hits may move a block a little.
-func lastHits(all []Publication) (last map[member]int) {
-	for i, one := range all {
-		if one.hits == nil {
-			continue
-		}
-		if last == nil {
-			last = map[member]int{}
-		}
-		last[one.hits.of] = i
-	}
-	return last
-}
-
 // begin has the hits come from another source: one of before may have got further than is known.
 func (g *groups) begin() {
 	var id [12]byte
 	rand.Read(id[:])
-	g.source, g.position, g.set = fmt.Sprintf("blocks/%s/%d", hex.EncodeToString(id[:]), g.number), 0, nil
+	g.source, g.position, g.by, g.gathered = fmt.Sprintf("blocks/%s/%d", hex.EncodeToString(id[:]), g.number), 0, nil, nil
 }
 
 // counts reports whether any rule counts blocks.
@@ -72,71 +71,122 @@ func (g *groups) counts() bool {
 	if g.list.config.Hits == nil || g.rules == nil {
 		return false
 	}
-	if set := g.rules(); set != g.set {
-		g.set, g.judge, g.names, g.of = set, nil, nil, nil
+	if set := g.rules(); g.by == nil || set != g.by.set {
+		g.by = &groupRules{set: set}
 		if set.CountsBlocks() {
-			g.judge, g.of, g.writer = set.NewJudge(), set.ValuesOf(), hit.NewWriter()
+			g.by.judge, g.by.of, g.writer = set.NewJudge(), set.ValuesOf(), hit.NewWriter()
 			for _, r := range set.Rules {
-				g.names = append(g.names, r.Name)
+				g.by.names = append(g.by.names, r.Name)
 			}
 		}
 	}
-	return g.judge != nil
+	return g.by.judge != nil
 }
 
-// block appends the hits of a window's block that began or moved; gone says that it is none, or was lifted.
-func (g *groups) block(to []Publication, w *windows.Window, from, first int64, level int, gone bool) []Publication {
+// block gathers the hits of a window's block that began or moved; gone says that it is none, or was lifted.
+func (g *groups) block(w *windows.Window, from, first int64, level int, gone bool) {
 	if w.Rule.Spec == nil || !g.counts() {
-		return to
+		return
 	}
 	name, key := w.Rule.Name, w.Key()
 	block := rule.BlockOf{Rule: w.Rule.Spec, Key: key, ID: blocklist.ID(name, key, first, level), From: from, Shadow: w.Rule.Spec.Mode == rule.Shadow}
-	return g.hits(to, g.judge.Blocks(&block), from, gone)
+	g.gather(g.by.judge.Blocks(&block), from, gone)
 }
 
-// passed appends the hits of the groups above, of what the last hit of a window passes on.
-func (g *groups) passed(to []Publication, w *windows.Window) []Publication {
+// passed gathers the hits of the groups above, of what the last hit of a window passes on.
+func (g *groups) passed(w *windows.Window) {
 	passed := w.State.Passed()
 	if len(passed) == 0 || w.Rule.Spec == nil || !g.counts() {
-		return to
+		return
 	}
 	for _, m := range passed {
-		to = g.hits(to, g.judge.Above(w.Rule.Spec, m), m.At, m.Gone)
+		g.gather(g.by.judge.Above(w.Rule.Spec, m), m.At, m.Gone)
 	}
-	return to
 }
 
-func (g *groups) hits(to []Publication, all []rule.GroupHit, from int64, gone bool) []Publication {
+func (g *groups) gather(all []rule.GroupHit, from int64, gone bool) {
 	for _, h := range all {
-		g.writer.ResetValues(g.names, g.of)
-		if spec := g.set.Rules[h.Rule]; spec.GuardsTraffic() && !gone {
-			if share, known := g.windows.Traffic.Share(spec.Name, h.Key, from, g.list.config.Partitions); known {
-				g.writer.AddShare(h.Rule, h.Key, from, share)
+		spec := g.by.set.Rules[h.Rule]
+		one := groupHit{by: g.by, partition: hit.Partition(spec.Name, h.Key, g.list.config.Partitions), of: member{spec.Name, string(h.Key), h.Value, h.ID},
+			number: h.Rule, from: from, gone: gone}
+		if spec.GuardsTraffic() && !gone {
+			one.share, one.shares = g.windows.Traffic.Share(spec.Name, h.Key, from, g.list.config.Partitions)
+		}
+		g.gathered = append(g.gathered, one)
+	}
+}
+
+// began gathers the hits of an outcome's block.
+func (g *groups) began(w *windows.Window, o window.Outcome) {
+	g.block(w, o.From, o.First, o.FirstLevel, o.Event == window.Undone)
+}
+
+// send sends what is gathered, in one message for each partition of the log. Each of many late hits may move a block a
+// little, so only the last hit of a member is sent.
+func (g *groups) send(ctx context.Context, p *post) error {
+	if len(g.gathered) == 0 {
+		return nil
+	}
+	last := make(map[member]int, len(g.gathered))
+	for i := range g.gathered {
+		last[g.gathered[i].of] = i
+	}
+	all := make([]groupHit, 0, len(last))
+	for i := range g.gathered {
+		if last[g.gathered[i].of] == i {
+			all = append(all, g.gathered[i])
+		}
+	}
+	slices.SortStableFunc(all, func(a, b groupHit) int { return a.partition - b.partition })
+
+	for len(all) > 0 {
+		value, n := g.batch(all)
+		if value != nil {
+			if err := p.sendHits(ctx, topic.Message{Partition: all[0].partition, Value: value}); err != nil {
+				return err
 			}
 		}
-		if !g.writer.AddMember(h.Rule, h.Key, from, h.Value, h.ID, gone) {
-			continue // no key is that long
-		}
-		clock := max(from, g.list.config.Now().UnixMilli()) // no block is ahead: the hit that began it was not
-		head := hit.Header{Source: g.source, From: g.position, To: g.position + 1, Clock: clock, Fingerprint: g.set.Fingerprint()}
-		batch, err := g.writer.Append(nil, head)
-		if err != nil {
-			continue // no header is like that
-		}
-		g.position++
-		name := g.names[h.Rule]
-		message := topic.Message{Partition: hit.Partition(name, h.Key, g.list.config.Partitions), Value: batch}
-		to = append(to, Publication{hits: &groupHit{message, member{name, string(h.Key), h.Value, h.ID}}})
+		all = all[n:]
 	}
-	return to
+	g.gathered = g.gathered[:0]
+	return nil
 }
 
-// began appends the hits of an outcome's block.
-func (g *groups) began(to []Publication, w *windows.Window, o window.Outcome) []Publication {
-	return g.block(to, w, o.From, o.First, o.FirstLevel, o.Event == window.Undone)
+// batch makes a batch of the first hits of some, which are of one partition and one set of rules, and returns how many
+// they are. It is nil where no batch can have them.
+func (g *groups) batch(some []groupHit) ([]byte, int) {
+	first := &some[0]
+	g.writer.ResetValues(first.by.names, first.by.of)
+	clock, n := g.list.config.Now().UnixMilli(), 0
+	for ; n < len(some); n++ {
+		h := &some[n]
+		if h.partition != first.partition || h.by != first.by {
+			break
+		}
+		if key := []byte(h.of.key); g.writer.Fits(2 * hit.Need(h.of.rule, key)) {
+			if h.shares {
+				g.writer.AddShare(h.number, key, h.from, h.share)
+			}
+			g.writer.AddMember(h.number, key, h.from, h.of.value, h.of.id, h.gone)
+			clock = max(clock, h.from) // no block is ahead: the hit that began it was not
+		} else if g.writer.Len() > 0 {
+			break
+		} // else no key is that long
+	}
+	if g.writer.Len() == 0 {
+		return nil, n
+	}
+
+	head := hit.Header{Source: g.source, From: g.position, To: g.position + 1, Clock: clock, Fingerprint: first.by.set.Fingerprint()}
+	batch, err := g.writer.Append(nil, head)
+	if err != nil {
+		return nil, n // no header is like that
+	}
+	g.position++
+	return batch, n
 }
 
-// sendHits sends a hit of a group rule.
+// sendHits sends hits of group rules.
 func (p *post) sendHits(ctx context.Context, message topic.Message) error {
 	of := p.receipt(1)
 	p.owed = p.sent

@@ -21,8 +21,6 @@ type Publication struct {
 	entry    *blocklist.Entry
 	event    string // empty for none
 	unlisted bool   // the list does not get it
-
-	hits *groupHit // then it is nothing else
 }
 
 // published is what a window's verdict says, for the list, with an event unless that is empty.
@@ -92,9 +90,6 @@ func (p *post) forget() { p.queue, p.gone, p.sent, p.owed = nil, 0, 0, 0 }
 
 // publish sends an entry to the list, and what happened to the events.
 func (p *post) publish(ctx context.Context, one Publication) error {
-	if one.hits != nil {
-		return p.sendHits(ctx, one.hits.Message)
-	}
 	if one.unlisted {
 		return p.sendEvent(ctx, one, p.receipt(1))
 	}

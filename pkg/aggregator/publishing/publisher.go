@@ -97,27 +97,27 @@ func (p *Publisher) Begin(ctx context.Context, note, topicNote []byte, listed in
 	return nil
 }
 
-// Passed appends what the groups above count of the last hit of a group's window.
-func (p *Publisher) Passed(to []Publication, w *windows.Window) []Publication {
-	return p.groups.passed(to, w)
-}
+// Passed gathers what the groups above count of the last hit of a group's window.
+func (p *Publisher) Passed(w *windows.Window) { p.groups.passed(w) }
 
 // Skipped notes that hits were skipped which a window has already.
 func (p *Publisher) Skipped(w *windows.Window) { p.changed.skipped(w) }
 
-// Publish sends what was decided. The error is ErrSend.
+// Publish sends what was decided, but for hits of group rules. The error is ErrSend.
 func (p *Publisher) Publish(ctx context.Context, all []Publication) error {
-	last := lastHits(all)
-	for i, one := range all {
-		if one.hits != nil && last[one.hits.of] != i {
-			continue
-		}
+	for _, one := range all {
 		if err := p.post.publish(ctx, one); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// Gathered is how many hits of group rules wait for SendHits.
+func (p *Publisher) Gathered() int { return len(p.groups.gathered) }
+
+// SendHits sends the hits of group rules of what was decided. The error is ErrSend.
+func (p *Publisher) SendHits(ctx context.Context) error { return p.groups.send(ctx, &p.post) }
 
 // Sent is how much was sent so far.
 func (p *Publisher) Sent() uint64 { return p.post.sent }
@@ -126,7 +126,9 @@ func (p *Publisher) Sent() uint64 { return p.post.sent }
 func (p *Publisher) Acknowledged() uint64 { return p.post.acknowledged() }
 
 // Owes reports whether hits of group rules are not acknowledged: until they are, no window may be written.
-func (p *Publisher) Owes() bool { return p.post.owed > 0 && p.post.acknowledged() < p.post.owed }
+func (p *Publisher) Owes() bool {
+	return len(p.groups.gathered) > 0 || p.post.owed > 0 && p.post.acknowledged() < p.post.owed
+}
 
 // Awaits reports whether something waits for the next checkpoint.
 func (p *Publisher) Awaits() bool {

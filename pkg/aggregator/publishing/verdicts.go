@@ -23,7 +23,7 @@ func (p *Publisher) Decide(to []Publication, w *windows.Window, o window.Outcome
 		return p.block(to, w, o, cause)
 	case window.Moved:
 		for _, gone := range w.State.Gone() {
-			to = p.groups.began(to, w, gone)
+			p.groups.began(w, gone)
 		}
 	case window.Undone:
 		return p.undone(to, w, o)
@@ -40,17 +40,16 @@ func (p *Publisher) Decide(to []Publication, w *windows.Window, o window.Outcome
 	}
 	p.move(w, o)
 	if !w.Verdict.HeldBack(w.Rule) {
-		to = p.groups.began(to, w, o)
+		p.groups.began(w, o)
 	}
 	return to
 }
 
-// Rejudged appends what follows from a late hit that moved blocks of a key, but not the last one.
-func (p *Publisher) Rejudged(to []Publication, w *windows.Window) []Publication {
+// Rejudged gathers what follows from a late hit that moved blocks of a key, but not the last one.
+func (p *Publisher) Rejudged(w *windows.Window) {
 	for _, other := range w.State.Others() {
-		to = p.groups.began(to, w, other)
+		p.groups.began(w, other)
 	}
-	return to
 }
 
 // undone is for the block of a group that never was, or whose members were unblocked: it ends. The one before may last
@@ -96,7 +95,7 @@ func (p *Publisher) other(to []Publication, w *windows.Window, o window.Outcome,
 	takeOver(v, w, o)
 	v.Guarded = p.guards(w, v, o, cause)
 	if !v.HeldBack(w.Rule) {
-		to = p.groups.began(to, w, o)
+		p.groups.began(w, o)
 	}
 	if !v.Live(now.UnixMilli()) {
 		return to
@@ -148,7 +147,7 @@ func (p *Publisher) block(to []Publication, w *windows.Window, o window.Outcome,
 	v.Generation, v.Offset, v.Count, v.Level, v.Limit = w.Generation, w.Offset, o.Count, o.Level, w.Rule.LimitText(o.Limit)
 	v.Guarded = p.guards(w, v, o, cause)
 	if o.Event != window.Extended && !v.HeldBack(w.Rule) {
-		to = p.groups.began(to, w, o)
+		p.groups.began(w, o)
 	}
 	listed := w.Verdict
 	if o.Event == window.Broke && v.Guarded != 0 && listed.GoesOn(w.Rule, o.From) && len(w.State.Others()) == 0 {
@@ -217,7 +216,8 @@ func (p *Publisher) Unblock(to []Publication, w *windows.Window, at int64) []Pub
 	}
 
 	first, level := w.Verdict.AtFirst()
-	return p.lift(p.groups.block(to, w, w.Verdict.From, first, level, true), w, now)
+	p.groups.block(w, w.Verdict.From, first, level, true)
+	return p.lift(to, w, now)
 }
 
 // lift ends the last block of a window.

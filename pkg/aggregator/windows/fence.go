@@ -28,6 +28,7 @@ type Owned struct {
 	Calls     sync.WaitGroup // in goroutines of their own; the owner waits for them at its end
 	Patience  time.Duration  // for windows that are read, before hits wait for them; 0 is 200 ms
 
+	known  known
 	unsure bool          // the last write failed, and may have been done all the same
 	busy   chan struct{} // closed when the last call in a goroutine of its own ends
 }
@@ -73,12 +74,17 @@ func (o *Owned) Take(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	o.Fence, err = o.Store.Take(ctx, o.Partition)
-	o.unsure = false
+	o.unsure, o.known = false, known{}
 	return err
 }
 
 // Write does all changes, or none. Where an error leaves open which of the two, the next call finds it out.
 func (o *Owned) Write(ctx context.Context, changes []store.Change) error {
+	for _, change := range changes {
+		if change.Space == store.Windows && change.Value != nil {
+			o.known.add(change.Key)
+		}
+	}
 	calling, cancel := context.WithTimeout(ctx, callPatience)
 	defer cancel()
 	next, err := o.Store.Write(calling, o.Partition, o.Fence, changes)

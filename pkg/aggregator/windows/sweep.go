@@ -18,7 +18,7 @@ const (
 )
 
 // A Sweep goes through the store, slowly, and deletes what is clear: windows that answer every hit as if they had never
-// been, by the partition's own time.
+// been, by the partition's own time. The names that it leaves are known then, so other windows need not be read.
 type Sweep struct {
 	Set   *Set
 	Rules func(name string) *Rule // nil for one that is not known
@@ -34,13 +34,13 @@ func (s *Sweep) Walks() bool { return s.cursor != "" }
 // Turn looks at the next page when it is time. Stored is the last checkpoint, and reached the newest counted time. It
 // returns how many windows it deleted.
 func (s *Sweep) Turn(ctx context.Context, now time.Time, stored *Checkpoint, reached int64) (int, error) {
-	if s.next.IsZero() {
-		s.next = now.Add(sweepRests / 10)
-	}
 	if now.Before(s.next) {
 		return 0, nil
 	}
 
+	if s.cursor == "" {
+		s.Set.own.known.begin(s.Set.size)
+	}
 	page, err := s.Set.own.Scan(ctx, store.Windows, s.cursor, scanKeys)
 	if err != nil {
 		return 0, fmt.Errorf("sweeping: %w", err)
@@ -54,6 +54,8 @@ func (s *Sweep) Turn(ctx context.Context, now time.Time, stored *Checkpoint, rea
 		}
 		if clear {
 			changes = append(changes, store.Change{Space: store.Windows, Key: pair.Key})
+		} else {
+			s.Set.own.known.add(pair.Key)
 		}
 	}
 
@@ -65,6 +67,7 @@ func (s *Sweep) Turn(ctx context.Context, now time.Time, stored *Checkpoint, rea
 
 	s.cursor, s.next = page.Next, now.Add(sweepEvery)
 	if page.Next == "" {
+		s.Set.own.known.end()
 		s.next = now.Add(sweepRests)
 	}
 	return len(changes), nil

@@ -31,6 +31,9 @@ func newWindow(name string, rule *Rule) *Window {
 	return w
 }
 
+// empty has the window be one that the store does not have.
+func (w *Window) empty() { w.Loaded, w.Generation, w.Offset = true, 0, -1 }
+
 // An IndexChange is what the index of live verdicts has to learn with the next write.
 type IndexChange uint8
 

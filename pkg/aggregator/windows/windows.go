@@ -77,6 +77,7 @@ type Set struct {
 // Notices are called for what others count or log.
 type Notices struct {
 	Cold    func(windows int)        // they were read from the store
+	New     func()                   // a window is known not to be there
 	Damaged func(error)              // a window that the store has cannot be read
 	Saved   func(took time.Duration) // a checkpoint was written
 }
@@ -153,9 +154,15 @@ func (h *Set) ask(w *Window) {
 	}
 }
 
-// Want returns a new window that is to be read.
+// Want returns a new window. It is to be read, unless the store is known not to have it.
 func (h *Set) Want(name string, rule *Rule) *Window {
 	w := newWindow(name, rule)
+	if h.own.known.lacks([]byte(name)) {
+		h.notices.New()
+		w.empty()
+		h.add(w)
+		return w
+	}
 	w.evicted = true
 	h.unloaded[name] = w
 	h.wanted = append(h.wanted, w)
@@ -318,7 +325,7 @@ func (h *Set) nextNames() [][]byte {
 
 // Fill gives a window what the store has of it. The error is ErrNewer or window.ErrNewer.
 func (h *Set) Fill(w *Window, value []byte) error {
-	w.Loaded, w.Generation, w.Offset = true, 0, -1
+	w.empty()
 	if value == nil {
 		return nil
 	}
