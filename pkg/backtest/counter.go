@@ -74,7 +74,7 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 
 	// Judged by the key's newest hit at its arrival, as a live system would, and not by the order in which hits are
 	// counted.
-	if h.at < newest-c.late {
+	if h.at < newest-min(c.late, c.variants[0].rules[h.rule].policy.Lateness()) {
 		h.cost = lateCost
 	}
 	records := newRecord(h.at, input, number, h.cost, h.more).withValue(h.value)
