@@ -161,6 +161,7 @@ type variant struct {
 	members   map[uint64]bool            // addresses whose blocks count in groups with others above
 	awaited   awaited                    // with group rules
 	traffic   []*window.Traffic          // by rule; nil if no group rule is guarded by traffic
+	shares    []memberShare              // with traffic
 
 	refusing bool // the request whose hits are being counted is refused
 	scratch  []byte
