@@ -179,7 +179,7 @@ func TestCheckOfPlaces(t *testing.T) {
 		{"key: ip, match: 'country == 1'", rule.Fields{}, geoip.Join(country), "", "mismatched types string and int"},
 	} {
 		folder := t.TempDir()
-		if err := os.WriteFile(filepath.Join(folder, "rules.yaml"), []byte("rules:\n  - {name: a, limits: [1/s], "+test.rule+"}\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "rules.yaml"), []byte("rules:\n  - {name: a, limits: [1/s], "+test.rule+"}\n  - {name: b, key: ip, limits: [1/s]}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		source := rule.Source{Patterns: []string{"rules.yaml"}, Fields: test.fields, GeoIP: test.places}
