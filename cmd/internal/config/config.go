@@ -117,6 +117,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.checkTry()
 	c.warnOfShortRetention()
 	c.warnOfLateEstimates()
+	c.warnOfLongLates()
 	c.warnOfLongLeases()
 	c.checkQueues()
 	c.checkNotify(v.Key("notify"))
@@ -209,6 +210,28 @@ func (c *Config) warnOfShortRetention() {
 					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: if the store is lost, its counts cannot be restored", c.Kafka.Hits.Retention, r.Name, limit.Text),
 					Remedy: "make kafka.hits.retention longer than the longest limit"})
 			}
+		}
+	}
+}
+
+// warnOfLongLates warns of rules that would wait longer for late requests than these may be late and count.
+func (c *Config) warnOfLongLates() {
+	if c.RuleSet == nil {
+		return
+	}
+	most := 2 * time.Duration(c.Time.Late)
+	for _, r := range c.RuleSet.Rules {
+		late := time.Duration(0)
+		switch {
+		case r.CountsShare():
+			late = r.Share.Late
+		case r.EstimatesValues() && r.Lateness != nil:
+			late = *r.Lateness
+		}
+		if late > most {
+			c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
+				What:   fmt.Sprintf("rule %s has late: %s, and requests that are more than %s late, twice time.late, do not count", r.Name, duration.Duration(late), duration.Duration(most)),
+				Remedy: fmt.Sprintf("write late: %s at most, or time: {late: %s}", duration.Duration(most), duration.Duration((late+1)/2))})
 		}
 	}
 }
