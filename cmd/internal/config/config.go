@@ -149,6 +149,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		}
 	}
 
+	c.openDatabases(v.Key("geoip").Key("databases"))
 	// Rules among the siblings are checked as files of their own.
 	if v.Key("rules").Faulty() || c.loader.isSibling(c.Rules.Patterns) {
 		return
@@ -157,7 +158,6 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		return
 	}
 	c.Rules.Fields = c.Collector.fields(c.Client.Header)
-	c.openDatabases(v.Key("geoip").Key("databases"))
 	load := c.Rules.Load
 	if c.loader.toAsk {
 		load = c.Rules.LoadToAsk
