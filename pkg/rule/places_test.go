@@ -169,6 +169,8 @@ func TestCheckOfPlaces(t *testing.T) {
 		{"key: asn, on: blocked, distinct: ip", rule.Fields{Names: []string{"ip"}, Complete: true}, geoip.Join(asn), "", ""},
 		{"key: country_code", rule.Fields{}, geoip.Join(country), "did you mean country?", ""},
 		{"key: client_ip", rule.Fields{}, nil, "did you mean ip?", ""},
+		{"key: fields.tenant", rule.Fields{}, nil, "fields.tenant is read as a further field of that name; did you mean tenant?", ""},
+		{"key: ip, match: 'fields[\"fields.tenant\"] == \"x\"'", rule.Fields{}, nil, "", ""},
 		{"key: X-API-Key", rule.Fields{}, nil, "did you mean http_x_api_key?", ""},
 		{"key: ip, match: 'asn == 1'", rule.Fields{}, nil, "", ""},
 		{"key: ip, match: 'asn == 1'", rule.Fields{}, geoip.Join(asn), "", ""},
