@@ -447,3 +447,14 @@ func (r *Rule) Late(others time.Duration) time.Duration {
 	}
 	return r.Share.late(others)
 }
+
+// OwnLate is how late requests may be and count by the rule itself; 0 or less if it says nothing.
+func (r *Rule) OwnLate() time.Duration {
+	switch {
+	case r.CountsShare():
+		return r.Share.Late
+	case r.Lateness != nil && r.EstimatesValues():
+		return *r.Lateness
+	}
+	return 0
+}

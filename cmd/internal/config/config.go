@@ -214,6 +214,21 @@ func (c *Config) warnOfShortRetention() {
 	}
 }
 
+// ApartAtMost is how far logs may be apart while a backlog of them is read: time.late, or half of the shortest late of a rule,
+// so that the other half is for the order within a log. A late of 0 is for a single log.
+func (c *Config) ApartAtMost() time.Duration {
+	apart := time.Duration(c.Time.Late)
+	if c.RuleSet == nil {
+		return apart
+	}
+	for _, r := range c.RuleSet.Rules {
+		if late := r.OwnLate(); late > 0 {
+			apart = min(apart, max(late/2, time.Second))
+		}
+	}
+	return apart
+}
+
 // warnOfLongLates warns of rules that would wait longer for late requests than these may be late and count.
 func (c *Config) warnOfLongLates() {
 	if c.RuleSet == nil {
@@ -221,14 +236,7 @@ func (c *Config) warnOfLongLates() {
 	}
 	most := 2 * time.Duration(c.Time.Late)
 	for _, r := range c.RuleSet.Rules {
-		late := time.Duration(0)
-		switch {
-		case r.CountsShare():
-			late = r.Share.Late
-		case r.EstimatesValues() && r.Lateness != nil:
-			late = *r.Lateness
-		}
-		if late > most {
+		if late := r.OwnLate(); late > most {
 			c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
 				What:   fmt.Sprintf("rule %s has late: %s, and requests that are more than %s late, twice time.late, do not count", r.Name, duration.Duration(late), duration.Duration(most)),
 				Remedy: fmt.Sprintf("write late: %s at most, or time: {late: %s}", duration.Duration(most), duration.Duration((late+1)/2))})

@@ -331,6 +331,24 @@ func TestLatesThatAreTooLongAreWarnedOf(t *testing.T) {
 	}
 }
 
+// Logs that are read together are no further apart than the rules wait for late requests.
+func TestHowFarLogsMayBeApart(t *testing.T) {
+	const share = "{name: errors, key: ip, share: {of: status == 404, over: 50%, least: 20, within: 10m"
+	for text, want := range map[string]time.Duration{
+		"rules: [" + share + "}}]":                                10 * time.Minute,
+		"rules: [" + share + ", late: 0s}}]":                      10 * time.Minute,
+		"rules: [" + share + ", late: 1m}}]":                      30 * time.Second,
+		"rules: [" + share + ", late: 100ms}}]":                   time.Second,
+		"{rules: [" + share + ", late: 1h}}], time: {late: 20m}}": 20 * time.Minute,
+		"rules: [" + share + ", late: 5m}}, {name: many, key: ip, distinct: path, limits: [5000/hour], late: 4m}, {name: few, key: ip, limits: [5/min]}]": 2 * time.Minute,
+	} {
+		c, _, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
+		if err != nil || c.ApartAtMost() != want {
+			t.Errorf("%s: %v, %v, want %v", text, c.ApartAtMost(), err, want)
+		}
+	}
+}
+
 // A field that no source can have is warned of, and no other: records of JSON and logs that are not read yet may have any.
 func TestFieldsOfNoSourceAreWarnedOf(t *testing.T) {
 	const (
