@@ -74,7 +74,7 @@ func (c *counter) add(h *hit, key []byte, input int) error {
 
 	// Judged by the key's newest hit at its arrival, as a live system would, and not by the order in which hits are
 	// counted.
-	if h.at < newest-c.late {
+	if h.at < newest-min(c.late, c.variants[0].rules[h.rule].policy.Lateness()) {
 		h.cost = lateCost
 	}
 	records := newRecord(h.at, input, number, h.cost, h.more).withValue(h.value)
@@ -161,6 +161,7 @@ type variant struct {
 	members   map[uint64]bool            // addresses whose blocks count in groups with others above
 	awaited   awaited                    // with group rules
 	traffic   []*window.Traffic          // by rule; nil if no group rule is guarded by traffic
+	shares    []memberShare              // with traffic
 
 	refusing bool // the request whose hits are being counted is refused
 	scratch  []byte

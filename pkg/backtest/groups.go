@@ -82,6 +82,9 @@ func (v *variant) countMember(a *account, key string, m window.MemberBlock) {
 	if v.groups.set.Rules[a.rule].PassesOn() && !m.Gone {
 		v.members[m.Value] = true
 	}
+	if !m.Gone {
+		v.sends(a, key, m.At)
+	}
 	o := t.policy.HitMember(&a.state, m)
 	if a.offence == nil {
 		if o.Event != window.Broke {
@@ -94,7 +97,7 @@ func (v *variant) countMember(a *account, key string, m window.MemberBlock) {
 		}
 	}
 	if o.Event == window.Broke {
-		a.offence.group.begins(v.trafficOf(a, key, o.From))
+		a.offence.group.begins(v.trafficOf(a, o.From))
 	}
 	f := a.offence
 	if !m.Gone {
@@ -149,7 +152,7 @@ type groupOffence struct {
 	refused map[uint64]bool // those that sent requests while the network was blocked
 	guarded bool            // the last block refuses no one
 	shown   int64           // blocks that refuse no one
-	share   float64         // of the requests of the hour before a block, the largest; 0 if it is not known
+	share   float64         // of an hour's requests at a block, the largest; 0 if it is not known
 }
 
 // A GroupReport is the addresses of a network that a group rule blocks.
@@ -159,7 +162,7 @@ type GroupReport struct {
 	Addresses int      `json:"addresses"` // that sent requests while the network was blocked
 	Innocent  int      `json:"innocent"`  // of them, those that were never blocked themselves
 
-	Share   float64 `json:"share,omitempty"`   // of the requests of the hour before a block, in percent; with the guard most_share
+	Share   float64 `json:"share,omitempty"`   // of an hour's requests, in percent; with the guard most_share
 	Guarded int64   `json:"guarded,omitempty"` // blocks that refuse no one, by that guard
 }
 

@@ -58,3 +58,31 @@ func TestBacktestOfShares(t *testing.T) {
 		t.Errorf("%d are blocked: %+v", len(got), got)
 	}
 }
+
+// A request that is later than its rule allows does not count, as in a live system: the report shows how many there are, and
+// what they would have changed.
+func TestBacktestOfRequestsLaterThanTheirRuleAllows(t *testing.T) {
+	noon := time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC)
+	var lines strings.Builder
+	add := func(second, status int) {
+		at := noon.Add(time.Duration(second) * time.Second)
+		fmt.Fprintf(&lines, "192.0.2.1 - - [%s] \"GET /%d HTTP/1.1\" %d 5 \"-\" \"a\"\n", at.Format("02/Jan/2006:15:04:05 -0700"), second, status)
+	}
+	for second := range 20 {
+		add(second, 404)
+	}
+	add(200, 404)
+	for second := range 30 { // so late that the share is decided
+		add(second, 200)
+	}
+
+	for late, want := range map[string]struct{ blocked, late int }{"": {0, 0}, ", late: 10m": {0, 0}, ", late: 1m": {1, 30}} {
+		rules := parseRules(t, "rules: [{name: errors, key: ip, share: {of: status == 404, over: 50%, least: 20, within: 10m"+late+"}},"+
+			" {name: all, key: ip, limits: [100/hour]}]")
+		report := runConfig(t, Config{Rules: rules, Inputs: []Input{writeFile(t, "access.log", []byte(lines.String()))}})
+		errors, all := report.Rules[0], report.Rules[1]
+		if len(errors.Blocked) != want.blocked || errors.Uncounted["late"] != int64(want.late) || errors.Requests != int64(51-want.late) || all.Requests != 51 {
+			t.Errorf("%q: %+v, want %+v", late, errors, want)
+		}
+	}
+}

@@ -1,6 +1,8 @@
 package backtest
 
 import (
+	"slices"
+
 	"weir/pkg/rule"
 	"weir/pkg/window"
 )
@@ -33,19 +35,41 @@ func (v *variant) sees(number int, at, requests int64) {
 	}
 }
 
-// trafficOf is which share of the requests of the hour before an instant a network sent, and whether the guard of its rule
-// keeps a block that begins then from refusing requests. It is 0 if it is not known.
-func (v *variant) trafficOf(a *account, key string, from int64) (share float64, guarded bool) {
-	r := v.groups.set.Rules[a.rule]
-	if v.traffic == nil || !r.GuardsTraffic() {
-		return 0, false
+// A memberShare is which share of the requests of the hour before the block of an address its network sent.
+type memberShare struct {
+	network *account
+	at      int64
+	share   float64
+}
+
+const mostShares = 1024 // that are remembered, the newest
+
+// sends notes the share of a network with the block of an address, if enough requests are known.
+func (v *variant) sends(a *account, key string, at int64) {
+	if v.traffic == nil || v.traffic[a.rule] == nil {
+		return
 	}
 	traffic := v.traffic[a.rule]
-	share, of := traffic.Share(traffic.Network([]byte(key)), from)
-	if of < rule.LeastTraffic {
+	share, of := traffic.Share(traffic.Network([]byte(key)), at)
+	if sent := (memberShare{a, at, share}); of >= rule.LeastTraffic && !slices.Contains(v.shares, sent) {
+		v.shares = append(slices.Delete(v.shares, 0, max(0, len(v.shares)+1-mostShares)), sent)
+	}
+}
+
+// trafficOf is which share of an hour's requests a network sent, as an aggregator takes it: the mean of those that came with
+// the blocks of its addresses within the limit's time before an instant. guarded is whether the guard of its rule keeps a block
+// that begins then from refusing requests. The share is 0 if it is not known.
+func (v *variant) trafficOf(a *account, from int64) (share float64, guarded bool) {
+	sum, count := 0.0, 0.0
+	for _, s := range v.shares {
+		if s.network == a && s.at > from-v.rules[a.rule].policy.Longest().Milliseconds() {
+			sum, count = sum+s.share, count+1
+		}
+	}
+	if count == 0 {
 		return 0, false
 	}
-	return share, share > r.Guard.MostShare/100
+	return sum / count, sum/count > v.groups.set.Rules[a.rule].Guard.MostShare/100
 }
 
 // begins notes a block of the network.

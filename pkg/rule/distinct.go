@@ -224,11 +224,17 @@ func (r *ruleSpec) checkDistinct(v yamlfile.Value) bool {
 	}
 
 	for _, p := range r.Distinct.parts {
-		if r.Key.has(p.name) && !bool(r.On) && !v.Key("key").Faulty() {
+		if slices.ContainsFunc(r.Key.parts, p.hasOneValue) && !bool(r.On) && !v.Key("key").Faulty() {
 			v.Key("distinct").Faultf("leave it out of one of them", "%s is in the key, so the requests of a key have one %s", p.name, p.name)
 		}
 	}
 	return r.checkMany(v)
+}
+
+// hasOneValue reports whether all requests that have the same value of another part have the same of this one. Addresses of a
+// network may differ.
+func (p part) hasOneValue(of part) bool {
+	return p.name == of.name && (p.name != "ip" || of.bits4 >= p.bits4 && of.bits6 >= p.bits6)
 }
 
 // checkMany finds limits of more different values than can be counted, and reports whether there are none.

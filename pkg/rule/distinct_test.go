@@ -18,7 +18,9 @@ import (
 func valueOf(t *testing.T, rules string, r request.Request) (value, of uint64, ok bool) {
 	t.Helper()
 	set := mustParse(t, rules)
-	r.IP = netip.MustParseAddr("203.0.113.7")
+	if !r.IP.IsValid() {
+		r.IP = netip.MustParseAddr("203.0.113.7")
+	}
 	hits := set.NewJudge().Hits(&r)
 	if len(hits) == 0 {
 		return 0, 0, false
@@ -90,6 +92,29 @@ func TestLimitsOfDifferentValuesInWords(t *testing.T) {
 		if got := set.Rules[0].Limits[i].Text; got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
+	}
+}
+
+// The addresses of a network may be different ones, and so can be counted. All else that is in the key has one value.
+func TestAddressesOfANetworkAreDifferentValues(t *testing.T) {
+	for text, counted := range map[string]bool{
+		"key: ip/24+56, distinct: ip": true, "key: ip/24, distinct: ip": true, "key: [method, ip/16+32], distinct: [ip/24+48, path]": true,
+		"key: ip, distinct: ip": false, "key: ip, distinct: ip/24+48": false, "key: ip/24+56, distinct: ip/16+48": false, "key: [ip/24, path], distinct: path": false,
+	} {
+		_, warnings, err := rule.Parse("f", []byte("rules: [{name: a, "+text+", limits: [20/30d]}]"))
+		if counted && err != nil || !counted && (err == nil || !strings.Contains(err.Error(), "is in the key")) {
+			t.Errorf("%s: %v", text, err)
+		}
+		if counted && (len(warnings) != 1 || warnings[0].Remedy != "write a longer block") { // until: clear does not go together with distinct
+			t.Errorf("%s: %v", text, warnings)
+		}
+	}
+	value := func(ip string) uint64 {
+		v, _, _ := valueOf(t, "rules: [{name: a, key: ip/24+56, distinct: ip, limits: [200/hour]}]", request.Request{IP: netip.MustParseAddr(ip)})
+		return v
+	}
+	if value("203.0.113.7") == value("203.0.113.8") || value("2001:db8::1") != value("2001:db8::2") || value("2001:db8::1") == value("2001:db8:0:1::1") {
+		t.Error("the values are others")
 	}
 }
 

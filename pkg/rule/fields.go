@@ -119,7 +119,11 @@ func (l *loader) checkField(at yamlfile.Fault, name string, fields Fields, isKey
 	case isPlace && isKey:
 		l.warn(at, name+" is read as a further field of that name", "for that of the client's address "+l.placeRemedy(place))
 	default:
-		if near := meant(name, slices.Concat(keyWords, fields.Names, wordsOf(l.places.Fields()))); near != "" {
+		near := meant(name, slices.Concat(keyWords, fields.Names, wordsOf(l.places.Fields())))
+		if further, inExpressions := strings.CutPrefix(name, "fields."); inExpressions && isKey {
+			near = further
+		}
+		if near != "" {
 			l.warn(at, name+" is read as a further field of that name", "did you mean "+near+"?")
 		}
 	}

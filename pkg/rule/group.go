@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/expr-lang/expr/ast"
@@ -368,6 +369,46 @@ func (l *loader) checkAbove() {
 	}
 }
 
+// memberless warns of group rules that count the blocks of no rule.
+func (l *loader) memberless(set *Set) {
+	for _, group := range set.Rules {
+		if !group.CountsBlocks() || group.Above != "" {
+			continue
+		}
+		var byAddress, refusing []string
+		counts := false
+		for _, r := range set.Rules {
+			if !r.blocksAddresses() {
+				continue
+			}
+			byAddress = append(byAddress, r.Name)
+			if group.Mode == Enforce && r.Mode == Shadow {
+				continue
+			}
+			refusing = append(refusing, r.Name)
+			counts = counts || group.mayMatch([]string{"rule"}, &request.Request{Take: &request.Take{Rule: r.Name}})
+		}
+
+		what := "the rule " + group.Name + " counts the blocks of no rule, so it blocks nothing"
+		switch {
+		case counts:
+		case len(byAddress) == 0:
+			l.warn(group.place, what, "write a rule with key: ip, whose blocks it counts")
+		case len(refusing) == 0:
+			l.warn(group.place, what+": it enforces, and those by address are in shadow mode", "write mode: enforce there too, or mode: shadow here")
+		default:
+			l.warn(group.place, what, "have its match let one of these through: "+strings.Join(refusing, ", "))
+		}
+	}
+}
+
+// blocksAddresses reports whether blocks of the rule have an address that group rules count.
+func (r *Rule) blocksAddresses() bool {
+	return (r.CountsLog() || r.CountsRefusals()) && slices.ContainsFunc(r.Key.parts, func(p part) bool {
+		return p.name == "ip" && (p.bits4 == defaultBits4 || p.bits6 >= memberBits6)
+	})
+}
+
 // isWiderThan reports whether the networks of a group rule are wider than those of another one. So no rule is above itself.
 func (r *Rule) isWiderThan(below *Rule) bool {
 	if r.bySystem() || below.bySystem() {
@@ -405,4 +446,15 @@ func (r *Rule) Late(others time.Duration) time.Duration {
 		return min(others, *r.Lateness)
 	}
 	return r.Share.late(others)
+}
+
+// OwnLate is how late requests may be and count by the rule itself; 0 or less if it says nothing.
+func (r *Rule) OwnLate() time.Duration {
+	switch {
+	case r.CountsShare():
+		return r.Share.Late
+	case r.Lateness != nil && r.EstimatesValues():
+		return *r.Lateness
+	}
+	return 0
 }

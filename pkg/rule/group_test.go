@@ -287,3 +287,25 @@ func TestWrongGroupRules(t *testing.T) {
 		}
 	}
 }
+
+// A group rule that counts the blocks of no rule blocks nothing, and check says so.
+func TestAGroupRuleThatCountsNoBlocks(t *testing.T) {
+	for rules, want := range map[string]string{
+		"{name: per-ip, key: ip, limits: [10/min]}":                                                         "",
+		"{name: per-ip, key: [user, ip/24+64], limits: [10/min], match: status == 200}":                     "",
+		"{name: per-ip, key: ip, limits: [10/min], inline: true, block: {after: 3, within: 1m}}":            "",
+		"{name: per-ip, key: ip, limits: [10/min], mode: shadow}, {name: other, key: ip, limits: [20/min]}": "have its match let one of these through: other",
+		"{name: per-ip, key: ip, limits: [10/min], mode: shadow}":                                           "it enforces, and those by address are in shadow mode",
+		"{name: per-ips, key: ip, limits: [10/min]}":                                                        "have its match let one of these through: per-ips",
+		"{name: per-ip, key: ip, limits: [10/min], inline: true}":                                           "write a rule with key: ip, whose blocks it counts",
+		"{name: per-ip, key: ip/24+56, limits: [10/min]}, {name: u, key: path, limits: [10/min]}":           "write a rule with key: ip, whose blocks it counts",
+	} {
+		_, warnings, err := rule.Parse("rules.yaml", []byte(`rules: [`+rules+`,
+  {name: sprays, on: blocked, key: ip/24+56, distinct: ip, limits: [5/10min], mode: enforce, match: 'rule in ["per-ip", "logins"] and not inNetwork(ip, "192.0.2.0/24")'},
+  {name: wide, on: blocked, above: sprays, key: ip/16+48, distinct: ip, limits: [9/10min], mode: enforce}]`))
+		got := fmt.Sprint(warnings)
+		if err != nil || strings.Contains(got, "counts the blocks of no rule") != (want != "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %v, %v, want %q", rules, err, got, want)
+		}
+	}
+}

@@ -275,6 +275,7 @@ func (l *loader) finish() (*Set, []yamlfile.Fault, error) {
 
 	// Warnings only for a set without errors: they depend on complete rules.
 	l.claims(set)
+	l.memberless(set)
 	l.spellings(set)
 	l.exposed(set)
 	for _, allow := range set.Allows {

@@ -169,6 +169,8 @@ func TestCheckOfPlaces(t *testing.T) {
 		{"key: asn, on: blocked, distinct: ip", rule.Fields{Names: []string{"ip"}, Complete: true}, geoip.Join(asn), "", ""},
 		{"key: country_code", rule.Fields{}, geoip.Join(country), "did you mean country?", ""},
 		{"key: client_ip", rule.Fields{}, nil, "did you mean ip?", ""},
+		{"key: fields.tenant", rule.Fields{}, nil, "fields.tenant is read as a further field of that name; did you mean tenant?", ""},
+		{"key: ip, match: 'fields[\"fields.tenant\"] == \"x\"'", rule.Fields{}, nil, "", ""},
 		{"key: X-API-Key", rule.Fields{}, nil, "did you mean http_x_api_key?", ""},
 		{"key: ip, match: 'asn == 1'", rule.Fields{}, nil, "", ""},
 		{"key: ip, match: 'asn == 1'", rule.Fields{}, geoip.Join(asn), "", ""},
@@ -179,7 +181,7 @@ func TestCheckOfPlaces(t *testing.T) {
 		{"key: ip, match: 'country == 1'", rule.Fields{}, geoip.Join(country), "", "mismatched types string and int"},
 	} {
 		folder := t.TempDir()
-		if err := os.WriteFile(filepath.Join(folder, "rules.yaml"), []byte("rules:\n  - {name: a, limits: [1/s], "+test.rule+"}\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, "rules.yaml"), []byte("rules:\n  - {name: a, limits: [1/s], "+test.rule+"}\n  - {name: b, key: ip, limits: [1/s]}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		source := rule.Source{Patterns: []string{"rules.yaml"}, Fields: test.fields, GeoIP: test.places}

@@ -163,8 +163,11 @@ func (r *ruleSpec) checkShort(v yamlfile.Value) {
 
 	places, _ := v.Key("limits").List()
 	remedy := "write block: {until: clear}, or a longer block"
+	if v.Has("share") || v.Has("distinct") {
+		remedy = "write a longer block"
+	}
 	if v.Has("share") {
-		places, remedy = []yamlfile.Value{v.Key("share").Key("within")}, "write a longer block"
+		places = []yamlfile.Value{v.Key("share").Key("within")}
 	}
 	for i := range places[:min(len(places), len(r.Limits))] {
 		if limit := r.Limits[i]; limit.Per/muchShorter > lasts {

@@ -238,6 +238,9 @@ func New(c Config) (*Policy, error) {
 	return p, nil
 }
 
+// Lateness is how much older than the newest hit of its key a hit may be and count, in milliseconds.
+func (p *Policy) Lateness() int64 { return p.late }
+
 // Hit counts cost hits at the instant at, in Unix milliseconds, and says what that did. A cost below 1 counts
 // nothing; an instant outside 0 to MaxTime cannot be counted and is Late.
 //

@@ -117,6 +117,7 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.checkTry()
 	c.warnOfShortRetention()
 	c.warnOfLateEstimates()
+	c.warnOfLongLates()
 	c.warnOfLongLeases()
 	c.checkQueues()
 	c.checkNotify(v.Key("notify"))
@@ -148,6 +149,7 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		}
 	}
 
+	c.openDatabases(v.Key("geoip").Key("databases"))
 	// Rules among the siblings are checked as files of their own.
 	if v.Key("rules").Faulty() || c.loader.isSibling(c.Rules.Patterns) {
 		return
@@ -156,7 +158,6 @@ func (c *Config) loadRules(v yamlfile.Value) {
 		return
 	}
 	c.Rules.Fields = c.Collector.fields(c.Client.Header)
-	c.openDatabases(v.Key("geoip").Key("databases"))
 	load := c.Rules.Load
 	if c.loader.toAsk {
 		load = c.Rules.LoadToAsk
@@ -209,6 +210,36 @@ func (c *Config) warnOfShortRetention() {
 					What:   fmt.Sprintf("hits are kept for %s, and rule %s has the limit %s: if the store is lost, its counts cannot be restored", c.Kafka.Hits.Retention, r.Name, limit.Text),
 					Remedy: "make kafka.hits.retention longer than the longest limit"})
 			}
+		}
+	}
+}
+
+// ApartAtMost is how far logs may be apart while a backlog of them is read: time.late, or half of the shortest late of a rule,
+// so that the other half is for the order within a log. A late of 0 is for a single log.
+func (c *Config) ApartAtMost() time.Duration {
+	apart := time.Duration(c.Time.Late)
+	if c.RuleSet == nil {
+		return apart
+	}
+	for _, r := range c.RuleSet.Rules {
+		if late := r.OwnLate(); late > 0 {
+			apart = min(apart, max(late/2, time.Second))
+		}
+	}
+	return apart
+}
+
+// warnOfLongLates warns of rules that would wait longer for late requests than these may be late and count.
+func (c *Config) warnOfLongLates() {
+	if c.RuleSet == nil {
+		return
+	}
+	most := 2 * time.Duration(c.Time.Late)
+	for _, r := range c.RuleSet.Rules {
+		if late := r.OwnLate(); late > most {
+			c.loader.warnings = append(c.loader.warnings, yamlfile.Fault{File: c.File,
+				What:   fmt.Sprintf("rule %s has late: %s, and requests that are more than %s late, twice time.late, do not count", r.Name, duration.Duration(late), duration.Duration(most)),
+				Remedy: fmt.Sprintf("write late: %s at most, or time: {late: %s}", duration.Duration(most), duration.Duration((late+1)/2))})
 		}
 	}
 }

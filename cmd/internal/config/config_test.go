@@ -308,6 +308,47 @@ func TestLongLeasesAreWarnedOf(t *testing.T) {
 	}
 }
 
+// A rule cannot wait for requests that are too late to count, and that is warned of.
+func TestLatesThatAreTooLongAreWarnedOf(t *testing.T) {
+	const rules = `rules: [{name: most, key: ip, distinct: path, limits: [5000/hour], late: 1h}, {name: few, key: ip, distinct: path, limits: [500/hour]},
+  {name: errors, key: ip, share: {of: status == 404, over: 50%, least: 20, within: 10m, late: 25m}}, {name: usual, key: ip, share: {of: status == 404, over: 50%, least: 20, within: 1h}}]`
+	for text, want := range map[string][]string{
+		"":                  {"rule most has late: 1h, and requests that are more than 20m late, twice time.late, do not count", "rule errors has late: 25m, "},
+		"time: {late: 15m}": {"rule most has late: 1h, and requests that are more than 30m late, twice time.late, do not count; write late: 30m at most, or time: {late: 30m}"},
+		"time: {late: 30m}": nil,
+	} {
+		_, warnings, err := config.Read([]byte(rules+"\n"+text), config.Options{File: "weir.yaml"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ok := len(warnings) == len(want)
+		for i := range min(len(want), len(warnings)) {
+			ok = ok && strings.Contains(warnings[i].String(), want[i])
+		}
+		if !ok {
+			t.Errorf("%q: %v, want %q", text, warnings, want)
+		}
+	}
+}
+
+// Logs that are read together are no further apart than the rules wait for late requests.
+func TestHowFarLogsMayBeApart(t *testing.T) {
+	const share = "{name: errors, key: ip, share: {of: status == 404, over: 50%, least: 20, within: 10m"
+	for text, want := range map[string]time.Duration{
+		"rules: [" + share + "}}]":                                10 * time.Minute,
+		"rules: [" + share + ", late: 0s}}]":                      10 * time.Minute,
+		"rules: [" + share + ", late: 1m}}]":                      30 * time.Second,
+		"rules: [" + share + ", late: 100ms}}]":                   time.Second,
+		"{rules: [" + share + ", late: 1h}}], time: {late: 20m}}": 20 * time.Minute,
+		"rules: [" + share + ", late: 5m}}, {name: many, key: ip, distinct: path, limits: [5000/hour], late: 4m}, {name: few, key: ip, limits: [5/min]}]": 2 * time.Minute,
+	} {
+		c, _, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
+		if err != nil || c.ApartAtMost() != want {
+			t.Errorf("%s: %v, %v, want %v", text, c.ApartAtMost(), err, want)
+		}
+	}
+}
+
 // A field that no source can have is warned of, and no other: records of JSON and logs that are not read yet may have any.
 func TestFieldsOfNoSourceAreWarnedOf(t *testing.T) {
 	const (

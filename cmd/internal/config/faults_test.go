@@ -25,6 +25,8 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"client: {trusted_proxies: [{file: none.txt}]}":     `weir.yaml:1:35: none.txt does not exist`,
 		"client: {trusted_proxies: [{file: prefixes.txt}]}": `prefixes.txt:2:1: "nonsense" is no address and no prefix; write it as 203.0.113.7, 10.0.0.0/8 or 2001:db8::/32`,
 
+		"{rules: [{name: a, key: ip, limits: [1/s], late: 1m}], geoip: {databases: [none.mmdb]}}": "weir.yaml:1:50: late is for limits of more than 4096 different values, which wait for late requests; leave it out\nweir.yaml:1:76: open none.mmdb: no such file or directory; correct the path, or put a complete file there",
+
 		"rules: none.yaml":                     `weir.yaml:1:8: none.yaml does not exist; correct the path, or create the file`,
 		"rules: [rules.yaml, none.yaml]":       `weir.yaml:1:21: none.yaml does not exist; correct the path, or create the file`,
 		"collector: {sources: [{http: 7402}]}": `weir.yaml:1:30: the number 7402 found where text is expected; put it in quotes: "7402"`,
@@ -281,7 +283,7 @@ func TestAnEstimateWithLargeStepsIsAWarning(t *testing.T) {
 	} {
 		text = "rules: [{name: crawlers, key: ip, distinct: path, block: {for: 6h}, " + text + "}]"
 		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
-		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "rule crawlers has the limit of 20000 different") {
+		if err != nil || strings.Count(warnings.Error(), "in large steps") != want || want == 1 && !strings.Contains(warnings.Error(), "rule crawlers has the limit of 20000 different") {
 			t.Errorf("%s: %v, %v", text, warnings, err)
 		}
 	}

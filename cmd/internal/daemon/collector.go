@@ -128,7 +128,7 @@ func (r *RunningCollector) settings(p *Process) (collector.Config, error) {
 
 	settings := collector.Config{
 		Folder: filepath.Join(c.Data, "collector"), Rules: c.RuleSet, Client: trusted, Sink: r.producer, Notes: r.notes, Partitions: c.Kafka.Hits.Partitions,
-		Late: time.Duration(c.Time.Late), Ahead: time.Duration(c.Time.Ahead), Retention: time.Duration(c.Kafka.Hits.Retention),
+		Late: c.ApartAtMost(), Ahead: time.Duration(c.Time.Ahead), Retention: time.Duration(c.Kafka.Hits.Retention),
 		Batch:  time.Duration(c.Collector.Batch),
 		Logger: p.Logger, Metrics: p.Metrics,
 	}
