@@ -41,6 +41,9 @@ func (p *partition) take(ctx context.Context) error {
 	if err := p.windows.FindNoted(ctx); err != nil {
 		return fmt.Errorf("reading which keys are awaited: %w", err)
 	}
+	if err := p.sweepOn(ctx, false); err != nil { // before anything is written: a new log has no windows yet
+		return err
+	}
 	if stored.Offset > 0 {
 		p.note(p.storedPoint()) // the last owner's may have been lost, and there may be nothing more to count
 	}

@@ -31,7 +31,7 @@ type Sweep struct {
 // Walks reports whether a sweep is under way.
 func (s *Sweep) Walks() bool { return s.cursor != "" }
 
-// Turn looks at the next page when it is time. Stored is the last checkpoint, and reached the newest counted time. It
+// Turn looks at the next windows when it is time. Stored is the last checkpoint, and reached the newest counted time. It
 // returns how many windows it deleted.
 func (s *Sweep) Turn(ctx context.Context, now time.Time, stored *Checkpoint, reached int64) (int, error) {
 	if now.Before(s.next) {
@@ -41,7 +41,7 @@ func (s *Sweep) Turn(ctx context.Context, now time.Time, stored *Checkpoint, rea
 	if s.cursor == "" {
 		s.Set.own.known.begin(s.Set.size)
 	}
-	page, err := s.Set.own.Scan(ctx, store.Windows, s.cursor, scanKeys)
+	page, err := s.nextPage(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("sweeping: %w", err)
 	}
@@ -71,6 +71,17 @@ func (s *Sweep) Turn(ctx context.Context, now time.Time, stored *Checkpoint, rea
 		s.next = now.Add(sweepRests)
 	}
 	return len(changes), nil
+}
+
+// nextPage is the next one with windows, or the last. So an empty store is known at once.
+func (s *Sweep) nextPage(ctx context.Context) (store.Page, error) {
+	for {
+		page, err := s.Set.own.Scan(ctx, store.Windows, s.cursor, scanKeys)
+		if err != nil || len(page.Pairs) > 0 || page.Next == "" {
+			return page, err
+		}
+		s.cursor = page.Next
+	}
 }
 
 // isClear reports whether a stored window can be forgotten. One whose hits would be read again after a crash cannot.
