@@ -67,6 +67,8 @@ type Aggregator struct {
 
 	seed uint64 // of the hashes of keys that guards count, and of values that are estimated; all aggregators have the same
 
+	tops topTurns
+
 	outsideSince atomic.Int64 // since when there is no place in the group, Unix ms; 0 where there is one
 
 	mu   sync.Mutex
@@ -84,7 +86,7 @@ func Open(ctx context.Context, config Config) (*Aggregator, error) {
 	}
 
 	a := &Aggregator{config: config, logger: config.Logger, faults: telemetry.NewFaults(config.Logger),
-		metrics: newMetrics(config.Metrics), held: map[int]*partition{}}
+		metrics: newMetrics(config.Metrics), held: map[int]*partition{}, tops: newTopTurns()}
 	if err := a.agreeSeed(ctx); err != nil {
 		return nil, err
 	}

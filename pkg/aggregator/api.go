@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"weir/pkg/hit"
 	"weir/pkg/rule"
@@ -106,17 +106,29 @@ func (a *Aggregator) serveTop(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, keys)
 }
 
-// heaviest asks all partitions here at once, because each answers only between batches.
+// heaviest asks all partitions here at once, because each answers only between batches. It goes on when the caller has gone:
+// a partition does that, too.
 func (a *Aggregator) heaviest(ctx context.Context, ruleName string, n int) ([]heavyKey, error) {
-	keys, faults := make([][]heavyKey, a.config.Partitions), make([]error, a.config.Partitions)
-	var asked sync.WaitGroup
-	for number := range a.config.Partitions {
-		if p := a.owner(number); p != nil {
-			asked.Go(func() {
-				keys[number], faults[number] = ask(ctx, p.asks, func(context.Context) ([]heavyKey, error) { return p.top(ruleName, n), nil })
-			})
+	return a.tops.take(ctx, topQuestion{ruleName, n}, func() ([]heavyKey, time.Duration, error) {
+		ctx := context.WithoutCancel(ctx)
+		answers, faults := make([]topAnswer, a.config.Partitions), make([]error, a.config.Partitions)
+		var asked sync.WaitGroup
+		for number := range a.config.Partitions {
+			if p := a.owner(number); p != nil {
+				asked.Go(func() {
+					begun := time.Now()
+					answers[number], faults[number] = ask(ctx, p.asks, func(context.Context) (topAnswer, error) { return p.top(ruleName, n), nil })
+					if faults[number] != nil { // it may be looking still
+						answers[number].took = time.Since(begun)
+					}
+				})
+			}
 		}
-	}
-	asked.Wait()
-	return heaviestOf(append([]heavyKey{}, slices.Concat(keys...)...), n), errors.Join(faults...)
+		asked.Wait()
+		var all topAnswer
+		for _, one := range answers {
+			all.keys, all.took = append(all.keys, one.keys...), max(all.took, one.took)
+		}
+		return heaviestOf(append([]heavyKey{}, all.keys...), n), all.took, errors.Join(faults...)
+	})
 }

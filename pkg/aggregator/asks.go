@@ -6,7 +6,10 @@ import (
 	"time"
 )
 
-const askPatience = 5 * time.Second
+const (
+	askPatience = 5 * time.Second
+	mostAnswers = 10 * time.Millisecond
+)
 
 // Questions are run by the goroutine of a partition, whenever it waits.
 type questions struct {
@@ -34,9 +37,9 @@ func ask[T any](ctx context.Context, q *questions, look func(context.Context) (T
 	return found, fmt.Errorf("partition %d does not answer: %w", q.number, ctx.Err())
 }
 
-// answerNow answers what is asked now.
+// answerNow answers what is asked now. It answers no more after a short while, because others may ask all the time.
 func (q *questions) answerNow(ctx context.Context) {
-	for {
+	for began := time.Now(); time.Since(began) < mostAnswers; {
 		select {
 		case look := <-q.asked:
 			look(ctx)

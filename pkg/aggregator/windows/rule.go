@@ -1,6 +1,8 @@
 package windows
 
 import (
+	"cmp"
+
 	"weir/pkg/rule"
 	"weir/pkg/window"
 )
@@ -21,7 +23,12 @@ type Rule struct {
 	Tally  [Outcomes]int64 // hits that the metrics do not have yet
 
 	CountsKeys bool // its guard bounds the share of keys, so the Guard sees each hit
+
+	bytes int // of a window in the store, by those that were read last; 0 while none was
 }
+
+// expected is how many bytes a window of the rule has in the store, as far as that can be foreseen.
+func (r *Rule) expected() int { return cmp.Or(r.bytes, firstBytes) }
 
 // LimitText is a limit as the rules write it.
 func (r *Rule) LimitText(i int) string {

@@ -25,13 +25,18 @@ import (
 )
 
 const (
-	// ReadKeys is how many windows one call of the store reads.
+	// ReadKeys is how many windows one call of the store reads at most.
 	ReadKeys = 5000
 	// SmallestSize is how many windows are hot at least.
 	SmallestSize = 16
 
 	writeKeys = 500 // changed windows written by one call
 	scanKeys  = 256 // of the store, looked through by one call
+
+	// A call has to end within callPatience, also over a slow network, and Redis does nothing else meanwhile.
+	readBytes  = 8 << 20   // of windows, that one call reads, as far as that can be foreseen
+	writeBytes = 4 << 20   // that one call writes, with one window more
+	firstBytes = 128 << 10 // of a window of a rule, before one was read
 )
 
 // A Set has the windows that are in memory: the hot ones, as many as New was given; those that were pushed out and
@@ -40,7 +45,7 @@ const (
 // A window that is wanted moves to the front of the hot ones, unless fewer than an eighth of their number were added
 // since its last move. So a window that is found again and again does not touch the list.
 type Set struct {
-	WriteKeys int      // changed windows written by one call
+	WriteKeys int      // changed windows written by one call at most
 	Guard     *Guard   // it is written together with windows; nil until the partition is taken
 	Traffic   *Traffic // it is written with checkpoints; nil until the partition is taken
 
@@ -245,7 +250,7 @@ func (h *Set) wrote(count int) {
 	}
 }
 
-// WriteBack writes the windows that have been changed for longest, a few hundred.
+// WriteBack writes the windows that have been changed for longest, a few hundred; fewer where they are large.
 func (h *Set) WriteBack(ctx context.Context) error {
 	windows := h.changed[h.head:min(h.head+h.WriteKeys, len(h.changed))]
 	if len(windows) == 0 {
@@ -253,7 +258,11 @@ func (h *Set) WriteBack(ctx context.Context) error {
 	}
 
 	h.changes, h.bytes = h.changes[:0], h.bytes[:0]
-	for _, w := range windows {
+	for i, w := range windows {
+		if len(h.bytes) >= writeBytes {
+			windows = windows[:i]
+			break
+		}
 		h.appendChanges(w)
 	}
 	h.changes = h.Guard.appendChange(h.changes, h.firstWaiting())
@@ -292,12 +301,15 @@ func (h *Set) Load(ctx context.Context) error {
 			h.reading = h.own.begin(ctx, store.Windows, h.nextNames())
 		}
 		values, err := h.own.await(h.reading)
-		if !errors.Is(err, ErrSlow) {
-			h.reading = nil
-		}
-		if err != nil {
+		if errors.Is(err, ErrSlow) {
 			return fmt.Errorf("reading windows: %w", err)
 		}
+		h.reading = nil
+		if err != nil {
+			h.readLess()
+			return fmt.Errorf("reading windows: %w", err)
+		}
+		h.readAs(values)
 		h.notices.Cold(len(values))
 		h.read = append(h.read, values...)
 	}
@@ -315,12 +327,40 @@ func (h *Set) Load(ctx context.Context) error {
 
 // nextNames are those of the windows to read next.
 func (h *Set) nextNames() [][]byte {
-	rest := h.wanted[len(h.read):]
+	rest, bytes := h.wanted[len(h.read):], 0
 	h.names = h.names[:0]
 	for _, w := range rest[:min(ReadKeys, len(rest))] {
+		if bytes += w.Rule.expected(); bytes > readBytes && len(h.names) > 0 {
+			break
+		}
 		h.names = append(h.names, []byte(w.Name))
 	}
 	return h.names
+}
+
+// readAs notes how large the windows of each rule were that a call has read. The next call expects half of what this one
+// did, at least.
+func (h *Set) readAs(values [][]byte) {
+	bytes, windows := map[*Rule]int{}, map[*Rule]int{}
+	for i, value := range values {
+		rule := h.wanted[len(h.read)+i].Rule
+		bytes[rule] += len(value)
+		windows[rule]++
+	}
+	for rule, n := range windows {
+		rule.bytes = max(1, bytes[rule]/n, rule.expected()/2)
+	}
+}
+
+// readLess has the next call read fewer windows, after one that failed: it may have taken too long.
+func (h *Set) readLess() {
+	rules := map[*Rule]bool{}
+	for i := range h.names {
+		rules[h.wanted[len(h.read)+i].Rule] = true
+	}
+	for rule := range rules {
+		rule.bytes = min(readBytes, 4*rule.expected())
+	}
 }
 
 // Fill gives a window what the store has of it. The error is ErrNewer or window.ErrNewer.

@@ -203,3 +203,14 @@ func TestLateObjectsAreReportedAfterAnError(t *testing.T) {
 		t.Errorf("then it reads %+v, with the error %v", page, err)
 	}
 }
+
+// The causes of many misses are as long as those of some.
+func TestTheCausesOfManyMissesAreBounded(t *testing.T) {
+	var m misses
+	for range 10_000 {
+		m.add(1, "a: it is gone")
+	}
+	if m.number != 10_000 || len(m.why) > whyMost+20 {
+		t.Errorf("%d are missed, and their causes have %d bytes", m.number, len(m.why))
+	}
+}

@@ -343,12 +343,13 @@ type misses struct {
 
 func (m *misses) add(number int64, why string) {
 	m.number += number
-	if m.why != "" && why != "" {
+	if why == "" || len(m.why) >= whyMost {
+		return
+	}
+	if m.why != "" {
 		m.why += "; "
 	}
-	if len(m.why) < whyMost {
-		m.why += why
-	}
+	m.why += why
 }
 
 // miss notes that an object is not read, or not to its end.

@@ -11,7 +11,8 @@ import (
 // RabbitMQ 3.10 fails at a message that is not AMQP 1.0 with a body of data, and ends the connection. It sends nothing of
 // those that were published together with it and stand before it, and with a larger prefetch not those before either. So
 // messages are asked for one by one then. One is passed over after some tries, and only if the server can send a later
-// one: it may fail for another reason, and at all of them.
+// one: it may fail for another reason, and at all of them. Offsets without a message in front of one look the same, and count
+// as lost, too.
 
 // An unsent message is one that the server has failed to send.
 type unsent struct {
