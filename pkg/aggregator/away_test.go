@@ -127,17 +127,21 @@ func TestAStoreThatHangsHoldsNoKeysInMemory(t *testing.T) {
 func TestTheStoreGoesAwayAmidReading(t *testing.T) {
 	l := newLab(t, 1, newMemoryStore())
 	p := l.takes()
+	many := func() {
+		l.send("s", "few", func(w *hit.Writer) {
+			for n := range windows.ReadKeys {
+				w.Add(0, fmt.Appendf(nil, "2001:db8::%x", n), l.newest().UnixMilli(), 1)
+			}
+		})
+	}
 	l.hits("192.0.2.1", 3)
+	many()
 	l.settle(p)
 	l.start(labRules)
 	p = l.takes()
 	p.own.Store = &halting{Store: l.store}
 	l.hits("192.0.2.1", 1)
-	l.send("s", "few", func(w *hit.Writer) {
-		for n := range windows.ReadKeys {
-			w.Add(0, fmt.Appendf(nil, "2001:db8::%x", n), l.newest().UnixMilli(), 1)
-		}
-	})
+	many()
 	for p.windows.Waiting() <= windows.ReadKeys {
 		l.turn(p)
 	}
@@ -235,12 +239,16 @@ func TestRulesChangeWhileHitsWait(t *testing.T) {
 		counted, unknown float64
 		limit            string
 	}{
-		"another limit": {strings.Replace(labRules, "4/10s", "2/10s", 1), 2, 0, "2/10s"},
+		"another limit": {strings.Replace(labRules, "4/10s", "2/10s", 1), 1, 0, "2/10s"},
 		"gone":          {strings.Replace(labRules, "few", "fewer", 1), 0, 3, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, 1, newMemoryStore())
 			p := l.takes()
+			l.hits("192.0.2.1", 1)
+			l.settle(p)
+			l.start(labRules)
+			p = l.takes()
 			l.store.away = true
 			l.hits("192.0.2.1", 3)
 			l.turn(p)
