@@ -1,6 +1,9 @@
 package rules_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -8,6 +11,7 @@ import (
 
 	"weir/examples/rules"
 	"weir/pkg/backtest"
+	"weir/pkg/request"
 	"weir/pkg/rule"
 )
 
@@ -52,6 +56,49 @@ func TestSets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Go's mux decodes each segment of a path by itself, so what it serves below a folder may be elsewhere in one spelling. Rules
+// of what is below a folder count it all the same.
+func TestSetsCountWhatGoServesBelowAFolder(t *testing.T) {
+	served := ""
+	mux := http.NewServeMux()
+	for _, folder := range []string{"/api/", "/downloads/", "/login/", "/_next/data/", "/wp-login.php/"} {
+		mux.HandleFunc(folder+"{rest...}", func(http.ResponseWriter, *http.Request) { served = folder })
+	}
+	app := httptest.NewServer(mux)
+	t.Cleanup(app.Close)
+	for _, test := range []struct {
+		set, folder, path string
+		status            int
+	}{
+		{"api-quota", "/api/", "/%61pi/items/1%2F..%2F..%2F..%2Fx", 200},
+		{"api-quota", "/api/", "/%61pi/items%2f%2e.%2F..", 404},
+		{"downloads", "/downloads/", "/%64ownloads/a%2F..%2F..", 200},
+		{"sign-in", "/login/", "/login/a%2F..%2F..", 401},
+		{"sign-in", "/login/", "/%6Cogin/a%2F..%2F..%2Fx", 401},
+		{"sprays", "/login/", "/log%69n/%2F..%2F..", 401},
+		{"scrapers", "/_next/data/", "/%5Fnext/data/a%2F..%2F..%2F..%2Fstatic%2Fx", 200},
+		{"wordpress", "/wp-login.php/", "/wp-login%2Ephp/a%2F..%2F..", 200},
+	} {
+		served = ""
+		answer, err := http.Post(app.URL+test.path, "", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if served != test.folder {
+			t.Errorf("%s is served as %q", test.path, served)
+		}
+		set, _, err := rule.Parse(test.set+".yaml", rules.Text(test.set))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := request.Request{UnixMilli: 1, IP: netip.MustParseAddr("203.0.113.7"), Method: "POST", Path: test.path, Status: test.status}
+		if hits := set.NewJudge().Hits(&r); len(hits) == 0 {
+			t.Errorf("%s: %s does not count", test.set, test.path)
+		}
 	}
 }
 

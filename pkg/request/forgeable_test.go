@@ -27,6 +27,9 @@ func TestForgeableFormatsAreRefused(t *testing.T) {
 		{`%{%s}t|%m|%U|%a|%>s`, "put quotes around %m in"},
 		{`escape=none '$time_iso8601 $remote_addr $status "$request_uri"$host'`, "into $request_uri, $host: remove escape=none"},
 		{`escape=haproxy '$remote_addr|$time_iso8601|$request_uri|$status'`, "put quotes around $request_uri in"},
+		{`escape=haproxy '$time_iso8601|$request_method|$remote_addr|$status'`, "into $request_method"},
+		{`$time_iso8601|$sent_http_location|$host|$remote_addr|$status`, "put quotes around $sent_http_location in"},
+		{`$time_iso8601 $content_length $remote_addr $http_x_tenant $status`, "put quotes around $content_length in"},
 		{`%t %{SSL_TLS_SNI}x %{SSL_CLIENT_S_DN}x %h %>s`, "put quotes around %{SSL_TLS_SNI}x in"},
 	} {
 		if _, err := NewParser(test.format, Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -99,6 +102,8 @@ var forgedCases = []forgedCase{
 	{`$time_iso8601 $ssl_server_name $remote_addr $req_id "$request" $status`},
 	{`$ssl_client_s_dn [$time_local] $remote_addr $status`},
 	{`$time_iso8601 $content_type $remote_addr $req_id "$request" $status`},
+	{`$time_iso8601 $content_length $remote_addr $req_id "$request" $status`},
+	{`$time_iso8601|$sent_http_location|$remote_addr|$status`},
 	{`$remote_addr [$time_iso8601] $request_method $request_uri $status`}, // nginx before 1.21.1 takes spaces in it
 	{`$time_iso8601|$host|$remote_addr|$status|"$request"`},
 	{`$time_iso8601|$upstream_addr|$request_uri|$remote_addr|$status`},

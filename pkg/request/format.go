@@ -78,7 +78,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	variables := variablesOf(tokens)
 	for i, t := range tokens {
 		if t.variable != nil {
-			t.loose = t.fromClient() || t.unspaced() && (t.mayHave(tokens[i+1:min(i+2, len(tokens))], l.escape) || i > 1 && t.mayHave(tokens[i-1:i], l.escape))
+			t.loose = t.fromClient() || t.unspaced(l.escape) && (t.mayHave(tokens[i+1:min(i+2, len(tokens))], l.escape) || i > 1 && t.mayHave(tokens[i-1:i], l.escape))
 		}
 	}
 

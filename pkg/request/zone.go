@@ -38,21 +38,24 @@ func (v *variable) fromClient() bool {
 
 // clientNames are further variables of nginx and Apache that have text of a client with spaces: of the TLS handshake,
 // where a name of the server may contain anything, of the client's certificate, which some servers do not verify, of
-// the body, and of the path after its decoding.
+// the body, also where nginx answers 400 to its length, and of the path after its decoding.
 var clientNames = regexp.MustCompile(`^(ssl_server_name|ssl_preread_server_name|proxy_protocol_tlv_\w+|ssl_client_[si]_dn(_legacy)?|` +
-	`(ssl|env)_ssl_(tls_sni|(client|remote)_\w+)|content_type|request_(filename|body)|fastcgi_(script_name|path_info)|` +
-	`env_(http_\w+|content_type|remote_user|request_uri|script_ur[li]|path_(info|translated)))$`)
+	`(ssl|env)_ssl_(tls_sni|(client|remote)_\w+)|content_(type|length)|request_(filename|body)|fastcgi_(script_name|path_info)|` +
+	`env_(http_\w+|content_(type|length)|remote_user|request_uri|script_ur[li]|path_(info|translated)))$`)
 
 // mayBeSpaced reports whether older servers log spaces in the variable: nginx refuses a space in the URI since 1.21.1.
 func (v *variable) mayBeSpaced() bool {
 	return v.slot == slotPath && v.rank >= rankSent || v.slot == slotQuery || strings.HasPrefix(v.name, "arg_")
 }
 
+// redirects are headers of responses into which servers write the requested host and path.
+var redirects = regexp.MustCompile(`^(sent|upstream)_http_location$`)
+
 // unspaced reports whether the client chooses the variable's text, or a part of it, without spaces.
-func (v *variable) unspaced() bool {
+func (v *variable) unspaced(written escape) bool {
 	for ; v != nil; v = v.next {
-		apacheMethod := v.slot == slotMethod && v.text == "%m" // nginx takes only letters and dashes
-		if v.mayBeSpaced() || v.slot == slotHost && v.rank != rankServer || apacheMethod {
+		anyMethod := v.slot == slotMethod && (v.text == "%m" || written == escapeHash) // nginx takes only letters and dashes
+		if v.mayBeSpaced() || v.slot == slotHost && v.rank != rankServer || anyMethod || redirects.MatchString(v.name) {
 			return true
 		}
 	}

@@ -159,6 +159,7 @@ rules:
   - {name: per-tenant, key: tenant, limits: [10/min]}
   - {name: ten, key: ip, limits: [10/min], match: 'path == "by its name"', inline: true}
   - {name: at-once, key: ip, limits: [5/min], match: 'path startsWith "/at-once"', inline: true}
+  - {name: claimed, key: claim, limits: [1000/min], inline: true}
   - {name: once, key: ip, limits: [5/min], match: 'path startsWith "/private/once"', inline: true}
 `
 

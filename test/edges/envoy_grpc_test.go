@@ -107,6 +107,30 @@ func TestEnvoyRateLimitsByOneRule(t *testing.T) {
 	}
 }
 
+// A client leaves out the header that the key of the named rule needs. The other descriptors refuse it all the same.
+func TestEnvoyRateLimitsWithoutAHeader(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	const actions = "                        - actions:\n"
+	url, _ := s.envoyGRPC(limits, append(slices.Clone(withKey), actions, `                        - actions:
+                            - remote_address: {}
+                            - request_headers: {header_name: x-claim, descriptor_key: claim, skip_if_absent: true}
+                            - generic_key: {descriptor_key: rule, descriptor_value: claimed}
+`+actions)...)
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url, "X-Claim", "alice") })
+	if got := ask(t, blockedClient, url); got.status != http.StatusTooManyRequests {
+		t.Errorf("who is blocked: %+v", got)
+	}
+	allowsFive(t, goodClient, url+"/at-once", "X-Claim", "alice")
+	for _, header := range []string{"X-Claim", "X-Other"} {
+		if got := ask(t, goodClient, url+"/at-once", header, "alice"); got.status != http.StatusTooManyRequests {
+			t.Errorf("with %s: %+v", header, got)
+		}
+	}
+}
+
 // Without an enforcer no request passes where Envoy's configuration says so.
 func TestEnvoyOverGRPCClosed(t *testing.T) {
 	s := newSite(t)

@@ -306,34 +306,44 @@ accessLog: {filePath: `+file+`, format: `+format+`}
 	}
 }
 
-// nginx takes a host with the separator of its log. The line is read all the same, and as the client's.
+// nginx writes a host with the separator of its log, and a length that it answers with 400. The lines are read all the
+// same, and as the client's.
 func TestNginxForgedSeparators(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	const format = `$time_iso8601,$host,$remote_addr,$status,$request_time,"$request"`
-	address := loopback + ":" + freePort(t)
-	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
-		`$remote_addr - $weir_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" weir="$weir"`, format))
-	awaitEdge(t, "http://"+address)
-	if got := raw(t, goodClient, address, "GET /last HTTP/1.1\nHost: shop,9.9.9.9,200"); !strings.Contains(got, " 200 ") {
-		t.Fatal(got)
-	}
-	parser, err := request.NewParser(format, request.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	wait.Until(t, "the request is in the log", func() bool {
-		text, _ := os.ReadFile(log)
-		for line := range strings.Lines(string(text)) {
-			var r request.Request
-			if !strings.Contains(line, "/last") {
-				continue
+	for name, test := range map[string]struct {
+		format, request string
+		status          int
+	}{
+		"host":   {`$time_iso8601,$host,$remote_addr,$status,$request_time,"$request"`, "GET /last HTTP/1.1\nHost: shop,9.9.9.9,200", http.StatusOK},
+		"length": {`$time_iso8601 $content_length $remote_addr $status $request_time "$request"`, "POST /last HTTP/1.1\nContent-Length: 5 9.9.9.9 200", http.StatusBadRequest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			address := loopback + ":" + freePort(t)
+			log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+				`$remote_addr - $weir_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" weir="$weir"`, test.format))
+			awaitEdge(t, "http://"+address)
+			if got := raw(t, goodClient, address, test.request); !strings.Contains(got, strconv.Itoa(test.status)) {
+				t.Fatal(got)
 			}
-			if err := parser.Parse(line, &r); err != nil || r.IP != netip.MustParseAddr(goodClient) || r.Status != http.StatusOK || r.Path != "/last" {
-				t.Fatalf("%s%v %+v", line, err, r)
+			parser, err := request.NewParser(test.format, request.Options{})
+			if err != nil {
+				t.Fatal(err)
 			}
-			return true
-		}
-		return false
-	})
+			wait.Until(t, "the request is in the log", func() bool {
+				text, _ := os.ReadFile(log)
+				for line := range strings.Lines(string(text)) {
+					var r request.Request
+					if !strings.Contains(line, "/last") {
+						continue
+					}
+					if err := parser.Parse(line, &r); err != nil || r.IP != netip.MustParseAddr(goodClient) || r.Status != test.status || r.Path != "/last" {
+						t.Fatalf("%s%v %+v", line, err, r)
+					}
+					return true
+				}
+				return false
+			})
+		})
+	}
 }

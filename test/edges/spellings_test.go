@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,46 @@ func TestSpellingsTraefik(t *testing.T) {
 	url, said := s.traefik()
 	s.countsSpellings(strings.TrimPrefix(url, "http://"), said.String, "traefik-json", "GET /signin HTTP/1.1", "GET http:/signin HTTP/1.1", "GET a+b:/signin HTTP/1.1",
 		"GET http:///signin HTTP/1.1", "GET a://h/signin HTTP/1.1")
+}
+
+// With a path in proxy_pass, nginx decodes what an application like Tomcat takes for parameters. Behind the line of
+// docs/rules.md the application has the path that rules see.
+func TestParametersBehindNginx(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../../docs/rules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile("```nginx\n(if .*)\n```").FindStringSubmatch(string(docs))
+	if line == nil {
+		t.Fatal("docs/rules.md has no line for nginx")
+	}
+	s := newSite(t)
+	served := make(chan string, 100)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.RequestURI }))
+	t.Cleanup(app.Close)
+	address := loopback + ":" + freePort(t)
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address,
+		"proxy_pass http://127.0.0.1:8080;", line[1]+" proxy_pass http://"+app.Listener.Addr().String()+"/;"))
+	awaitEdge(t, "http://"+address)
+	<-served
+	tomcat, passed := request.PathForm{DropParams: true}, 0
+	for _, path := range []string{"/signin", "/signin;a", "/x;a/../signin", "/x/..;/signin", "/%73ignin;%20", "/signin%3Ba", "/signin%3ba=b", "/x;a=%2F..%2Fsignin", "/x/..%3B/signin", "/x;a%2f..%2fsignin;b"} {
+		if got := raw(t, goodClient, address, "GET "+path+" HTTP/1.1"); !strings.Contains(got, " 200 ") {
+			continue
+		}
+		passed++
+		got := <-served
+		if got, _ := tomcat.Normal(got, false, nil); got != "/signin" {
+			t.Fatalf("%s reached the application as %s", path, got)
+		}
+		if counts, _ := tomcat.Normal(path, false, nil); counts != "/signin" {
+			t.Errorf("%s reached the application as %s, and counts as %s", path, got, counts)
+		}
+	}
+	if passed < 5 {
+		t.Errorf("%d passed", passed)
+	}
 }
 
 // Over HTTP/2, Caddy accepts hosts that are none, and passes on what Go's client makes of them. A check has the host

@@ -5,8 +5,10 @@ import (
 	"crypto/sha1"
 	"encoding/base64"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -98,28 +100,49 @@ func TestNoTunnelsToTheApplication(t *testing.T) {
 }
 
 // Caddy passes on the body of CONNECT over HTTP/2 without a length: an application in Go, for example, takes it for further
-// requests.
+// requests. That is so as well where Caddy only logs them.
 func TestNoTunnelByConnectCaddy(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	served := make(chan string, 100)
-	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.Method + " " + r.RequestURI }))
-	t.Cleanup(app.Close)
-	url, _ := s.caddy("protocols h1 h2\n", "protocols h1 h2c\n", "\treverse_proxy ", "\thandle {\n\t\treverse_proxy "+app.Listener.Addr().String()+"\n\t}\n\treverse_proxy ")
-	awaitEdge(t, url)
-	address := strings.TrimPrefix(url, "http://")
-	if status := sendHTTP2(t, goodClient, address, "GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n", ":method", "CONNECT", ":authority", "shop.example"); status != "303" {
-		t.Errorf("CONNECT is answered %s", status)
-	}
-	if status := raw(t, goodClient, address, "GET /last HTTP/1.1"); !strings.Contains(status, " 200 ") {
-		t.Error(status)
-	}
-	for one := range served {
-		switch one {
-		case "GET /last":
-			return
-		case "CONNECT shop.example", "GET /hidden":
-			t.Errorf("the application got %s", one)
-		}
+	for name, start := range map[string]func(s *site, app string) string{
+		"edge": func(s *site, app string) string {
+			url, _ := s.caddy("protocols h1 h2\n", "protocols h1 h2c\n", "\treverse_proxy ", "\thandle {\n\t\treverse_proxy "+app+"\n\t}\n\treverse_proxy ")
+			return url
+		},
+		"log": func(s *site, app string) string {
+			port := freePort(s.t)
+			log, err := net.Listen("tcp", loopback+":0")
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			s.t.Cleanup(func() { log.Close() })
+			text := snippet(s.t, "../shippers/Caddyfile", "127.0.0.1:5514", log.Addr().String(), ":80 {", "{\n\tadmin off\n\tauto_https off\n\tdefault_bind "+loopback+"\n\tservers {\n\t\tprotocols h1 h2c\n\t}\n}\n:"+port+" {",
+				`respond "hello"`, "handle {\n\t\treverse_proxy "+app+"\n\t}")
+			run(s.t, program(s.t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(s.t, filepath.Join(s.t.TempDir(), "Caddyfile"), text))
+			return "http://" + loopback + ":" + port
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			served := make(chan string, 100)
+			app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.Method + " " + r.RequestURI }))
+			t.Cleanup(app.Close)
+			url := start(s, app.Listener.Addr().String())
+			awaitEdge(t, url)
+			address := strings.TrimPrefix(url, "http://")
+			if status := sendHTTP2(t, goodClient, address, "GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n", ":method", "CONNECT", ":authority", "shop.example"); status != "303" {
+				t.Errorf("CONNECT is answered %s", status)
+			}
+			if status := raw(t, goodClient, address, "GET /last HTTP/1.1"); !strings.Contains(status, " 200 ") {
+				t.Error(status)
+			}
+			for one := range served {
+				switch one {
+				case "GET /last":
+					return
+				case "CONNECT shop.example", "GET /hidden":
+					t.Errorf("the application got %s", one)
+				}
+			}
+		})
 	}
 }

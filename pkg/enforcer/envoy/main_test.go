@@ -36,6 +36,7 @@ rules:
   - {name: login, key: user, limits: [2/min], match: 'path == "/login"', inline: true}
   - {name: watched, key: [ip, agent], limits: [1/min], inline: true, mode: shadow}
   - {name: tokens, key: model, limits: [1000/hour], match: 'path == "never"', inline: true}
+  - {name: sized, key: size, limits: [9/min], cost: int(user), inline: true}
   - {name: exports, key: export, limits: [2 at once], lease: 1m, inline: true}
   - {name: per-ip, key: ip, limits: [10/min]}
 allow: [{ip: 192.0.2.0/24}]

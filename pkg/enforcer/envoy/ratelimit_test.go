@@ -83,6 +83,8 @@ func TestLimits(t *testing.T) {
 		{"how many run", []*descriptor.RateLimitDescriptor{describe("export", "a")}, "OK; OK exports 2 at once: 1 of 2 UNKNOWN×1"},
 		{"a rule by its name", []*descriptor.RateLimitDescriptor{describe("rule", "login", "user", "alice")}, "OK; OK login 2/min: 0 of 2 MINUTE×1 later"},
 		{"only that rule", []*descriptor.RateLimitDescriptor{describe("rule", "by-tenant", "tenant", "b", "remote_address", "203.0.113.7")}, "OK; OK by-tenant 5/10min: 4 of 5 MINUTE×10"},
+		{"a rule whose field the client has left out", []*descriptor.RateLimitDescriptor{describe("rule", "watched", "remote_address", "203.0.113.6"), ip(7)}, "OVER_LIMIT; OK; OVER_LIMIT by-ip 3/min: 0 of 3 MINUTE×1 later"},
+		{"a cost that the client has made wrong", []*descriptor.RateLimitDescriptor{describe("rule", "sized", "size", "a"), ip(7)}, "OVER_LIMIT; OK; OVER_LIMIT by-ip 3/min: 0 of 3 MINUTE×1 later"},
 		{"one limit for two counts once", []*descriptor.RateLimitDescriptor{ip(8), describe("remote_address", "203.0.113.8", "path", "/x")}, "OK; OK by-ip 3/min: 2 of 3 MINUTE×1; OK by-ip 3/min: 2 of 3 MINUTE×1"},
 		{"an allow", []*descriptor.RateLimitDescriptor{describe("remote_address", "192.0.2.1")}, "OK; OK"},
 		{"an empty value is no field", []*descriptor.RateLimitDescriptor{describe("tenant", "", "remote_address", "203.0.113.9")}, "OK; OK by-ip 3/min: 2 of 3 MINUTE×1"},
@@ -131,8 +133,8 @@ func TestCosts(t *testing.T) {
 func TestTheListIsAskedFirst(t *testing.T) {
 	s := start(t, nil)
 	s.order(blocklist.OrderBlock, "203.0.113.66")
-	said := s.limits(describe("tenant", "a"), describe("remote_address", "203.0.113.66"))
-	if got := shown(said); got != "OVER_LIMIT; OK; OVER_LIMIT" {
+	said := s.limits(describe("tenant", "a"), describe("rule", "login"), describe("remote_address", "203.0.113.66"))
+	if got := shown(said); got != "OVER_LIMIT; OK; OK; OVER_LIMIT" {
 		t.Errorf("%s", got)
 	}
 	if headers := said.GetResponseHeadersToAdd(); headerOf(headers, "x-weir") != "refused manual" || headerOf(headers, "retry-after") == "" || headerOf(headers, "content-type") == "" {
@@ -176,7 +178,6 @@ func TestWrongDescriptors(t *testing.T) {
 		{[]*descriptor.RateLimitDescriptor{describe("rule", "")}, "without a name"},
 		{[]*descriptor.RateLimitDescriptor{describe("tenant", "a"), describe("rule", "logn")}, `descriptor 2: there is no rule "logn"`},
 		{[]*descriptor.RateLimitDescriptor{describe("rule", "per-ip")}, "is not inline"},
-		{[]*descriptor.RateLimitDescriptor{describe("rule", "login", "ip", "203.0.113.7")}, "needs these fields: user"},
 		{[]*descriptor.RateLimitDescriptor{describe("remote_address", "10.0.0.0/8")}, "the field ip is no address"},
 		{[]*descriptor.RateLimitDescriptor{describe("status", "401")}, "after the response"},
 	} {
