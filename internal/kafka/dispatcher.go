@@ -187,7 +187,7 @@ func (d *dispatcher) refresh(ctx context.Context, now time.Time) time.Duration {
 	found, err := d.client.topic(ctx, d.config.Topic)
 	if err != nil {
 		if ctx.Err() == nil {
-			d.client.errorLog.note("produce", fmt.Errorf("producing: %w", err))
+			d.noteFault(fmt.Errorf("producing: %w", err))
 		}
 		d.pausing = now.Add(d.trouble.another(now))
 		return d.pausing.Sub(now)
@@ -319,7 +319,7 @@ func (d *dispatcher) refused(b *batch, lane *lane, now time.Time, err error) {
 }
 
 func (d *dispatcher) failed(partition int, now time.Time, err error) {
-	d.client.errorLog.note("produce", fmt.Errorf("producing to %s/%d: %w", d.config.Topic, partition, err))
+	d.noteFault(fmt.Errorf("producing to %s/%d: %w", d.config.Topic, partition, err))
 	lane := &d.lanes[partition]
 	lane.pausing = now.Add(lane.trouble.another(now))
 }

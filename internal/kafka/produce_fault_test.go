@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -438,6 +439,9 @@ func TestProducerGoesRoundTheFailing(t *testing.T) {
 	for i := range 100 {
 		send(t, producer, w.message(0, i, nil), w.message(1, i, nil), w.message(2, i, nil))
 		w.await(t, []int{0, 2}, i+1)
+	}
+	if err := producer.Fault(); err == nil || !strings.Contains(err.Error(), "producing to hits/1: ") {
+		t.Errorf("what waits for partition 1 waits because of %v", err)
 	}
 	impatient, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"time"
 
 	"weir/internal/sleep"
 	"weir/internal/topic"
@@ -31,6 +32,8 @@ type Producer struct {
 	held   int64             // bytes in them
 	room   chan struct{}
 	closed bool
+	fault  error // of the last try that failed
+	tried  time.Time
 }
 
 // OpenProducer starts a producer. Close ends it.
@@ -122,6 +125,26 @@ func (p *Producer) Held() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.held
+}
+
+// faultShown is how long a fault is shown. What fails is tried more often than that.
+const faultShown = 10 * time.Second
+
+// Fault is why messages that wait could not be written a moment ago; nil where they could, or none wait.
+func (p *Producer) Fault() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held == 0 || time.Since(p.tried) > faultShown {
+		return nil
+	}
+	return p.fault
+}
+
+func (p *Producer) noteFault(err error) {
+	p.client.errorLog.note("produce", err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault, p.tried = err, time.Now()
 }
 
 // Close accepts no more messages and returns when all were written. When the context ends first, the others are done

@@ -2,6 +2,7 @@ package aggregator
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"weir/internal/store"
+	"weir/pkg/aggregator/windows"
 	"weir/pkg/blocklist"
 	"weir/pkg/geoip"
 	"weir/pkg/geoip/geoiptest"
@@ -444,4 +446,76 @@ func TestGroupsOfAKilledAggregator(t *testing.T) {
 			t.Error("no group is blocked")
 		}
 	})
+}
+
+// While a partition waits for the store, with as many hits as may wait, the hits of groups of what it has counted do not.
+func TestHitsOfGroupsDoNotWaitForTheStore(t *testing.T) {
+	l := newGroupsLab(t, 1)
+	p := l.takes()
+	l.hits("192.0.2.9", 1)
+	l.hits("192.0.2.1", 1)
+	l.settle(p)
+	l.start(labGroups) // nothing is hot
+	p = l.takes()
+	l.hits("192.0.2.1", 1)
+	l.settle(p)
+	p.config.MostWaiting, l.log.most, l.store.away = 1, 1000, true
+	l.breaks(1)
+	for range 3 * mostBatches {
+		l.hits("192.0.2.9", 1)
+	}
+
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := p.turn(ctx); err == nil || p.windows.Waiting() == 0 {
+		t.Fatalf("it does not wait for the store: %v", err)
+	}
+	if len(l.groups.waiting) == 0 {
+		t.Error("the hit of the group was not sent")
+	}
+}
+
+// The log is replaced while hits wait for the store, and the process is killed when it has noted that: the hits of groups
+// are in the new log.
+func TestHitsOfGroupsWhenTheLogIsAnother(t *testing.T) {
+	l := newGroupsLab(t, 1)
+	p := l.takes()
+	l.hits("192.0.2.1", 1)
+	l.settle(p)
+	l.start(labGroups)
+	p = l.takes()
+	l.hits("192.0.2.2", 1)
+	l.settle(p)
+	l.store.away = true
+	l.breaks(1)
+	l.turn(p)
+	if p.windows.Waiting() == 0 {
+		t.Fatal("nothing waits")
+	}
+
+	before := checkpointOf(p).Generation
+	l.store.away, l.records, l.hitsTopic = false, nil, "lab/hits/2"
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	l.now = l.now.Add(time.Minute)
+	_ = p.turn(ctx)
+	written, _, err := l.store.Read(t.Context(), 0, store.Windows, [][]byte{[]byte("few/192.0.2.1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := windows.ReadRecord(written[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.groups.waiting) != 1 || record.Verdict != nil {
+		t.Errorf("%d hits of groups were sent, and are not in the log, and the window is written with %+v", len(l.groups.waiting), record.Verdict)
+	}
+
+	l.list.deliver(len(l.list.waiting))
+	l.events.deliver(len(l.events.waiting))
+	l.deliverGroups(1)
+	l.settle(p)
+	if generation := checkpointOf(p).Generation; generation == before || len(l.records) == 0 {
+		t.Errorf("generation %d, %d records", generation, len(l.records))
+	}
 }

@@ -256,6 +256,9 @@ func (p *partition) loadOrWait(ctx context.Context) error {
 		if p.windows.Waiting() < p.config.MostWaiting {
 			return nil
 		}
+		if err := p.publisher.SendHits(ctx); err != nil { // they need no store
+			return err
+		}
 		p.asks.pause(ctx, tryAgain)
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -166,6 +166,15 @@ func (p *partition) newGeneration(ctx context.Context, replaced *position.Replac
 	if err := p.countWaiting(ctx); err != nil {
 		return err
 	}
+	if err := p.publisher.SendHits(ctx); err != nil {
+		return err
+	}
+	for p.publisher.Owes() { // the log before has none of them any more
+		p.asks.pause(ctx, owedPause)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
 
 	for p.windows.Dirty() > 0 {
 		if err := p.saver.WriteBack(ctx); err != nil {

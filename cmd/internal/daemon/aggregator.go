@@ -233,13 +233,23 @@ func mattersFor(r *rule.Rule) time.Duration {
 // Run counts until the context is done. It fails when a topic's number of partitions is not the configured one.
 func (r *RunningAggregator) Run(ctx context.Context) error { return permanent(r.Aggregator.Run(ctx)) }
 
-// Status returns the aggregator's status with the error of its store. While a Redis fails, the partitions say whether
-// hits wait.
+// Status returns the aggregator's status with the error of its store, and why it cannot write to Kafka. While a Redis fails,
+// the partitions say whether hits wait.
 func (r *RunningAggregator) Status() any {
 	s := struct {
 		aggregator.Status
-		Store string `json:"store,omitempty"` // why it cannot be used
+		Store   string `json:"store,omitempty"`   // why it cannot be used
+		Trouble string `json:"trouble,omitempty"` // why Kafka does not have what was sent
 	}{Status: r.Aggregator.Status()}
+	for _, to := range []topic.Appender{r.blocklist, r.events, r.groups} {
+		producer, ok := to.(interface{ Fault() error })
+		if !ok {
+			continue
+		}
+		if err := producer.Fault(); err != nil {
+			s.Trouble = "what the aggregator sends waits: " + err.Error()
+		}
+	}
 	onDisk, ok := r.store.(*disk.Store)
 	if !ok {
 		s.Store = r.Aggregator.StoreFault()
