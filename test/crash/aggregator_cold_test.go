@@ -42,8 +42,15 @@ func (r *river) compareWindows(w *truth) {
 		}
 	}
 	r.windows(s, func(of pair, value []byte) {
+		state, err := stateIn(value, policies[of.rule])
+		if err == nil && state.Newest() == 0 {
+			return // swept away, and then unblocked
+		}
 		found[of] = true
-		if err := r.differs(w, of, value, policies[of.rule]); err != nil {
+		if err == nil {
+			err = w.differs(of, state, policies[of.rule])
+		}
+		if err != nil {
 			say(of, err)
 		}
 	})
@@ -78,17 +85,14 @@ func (r *river) windows(s store.Store, each func(of pair, value []byte)) {
 	}
 }
 
-func (r *river) differs(w *truth, of pair, value []byte, policy *window.Policy) error {
+func stateIn(value []byte, policy *window.Policy) (*window.State, error) {
 	if policy == nil {
-		return errors.New("there is no such rule")
+		return nil, errors.New("there is no such rule")
 	}
 	record, err := stored.ReadRecord(value)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var s window.State
-	if err := policy.Read(record.State, &s); err != nil {
-		return err
-	}
-	return w.differs(of, &s, policy)
+	state := &window.State{}
+	return state, policy.Read(record.State, state)
 }
