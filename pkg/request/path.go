@@ -1,13 +1,14 @@
 package request
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
 )
 
 // A PathForm defines how different spellings of a path become one. The zero value is for servers to which case, a slash
-// at the end, ;parameters and backslashes matter.
+// or a newline at the end, ;parameters and backslashes matter.
 //
 // Normal decodes each valid %XX once, %2F too, leaves others as they are, cuts off everything from a # on, makes
 // several slashes one, and resolves . and .. as RFC 3986 does, at the root too. It works on bytes: text that is not
@@ -17,6 +18,7 @@ type PathForm struct {
 	DropSlash    bool // /a/ is /a
 	DropParams   bool // /a;b=c/d is /a/d
 	BackslashToo bool // \ is /, and so is %5C
+	DropNewline  bool `json:",omitempty"` // /a%0A is /a
 }
 
 // Normal returns the normal spelling of the path, and the buffer, which is reused and contains the text when it is not
@@ -26,6 +28,9 @@ func (f PathForm) Normal(path string, decoded bool, buffer []byte) (string, []by
 		return path, buffer
 	}
 	buffer = f.decode(buffer[:0], path, decoded)
+	if f.DropNewline {
+		buffer = bytes.TrimRight(buffer, "\n")
+	}
 	buffer = resolve(buffer)
 	if f.DropSlash && len(buffer) > 1 && buffer[len(buffer)-1] == '/' {
 		buffer = buffer[:len(buffer)-1]
@@ -54,6 +59,10 @@ func (f PathForm) isNormal(path string, decoded bool) bool {
 			}
 		case '\\':
 			if f.BackslashToo {
+				return false
+			}
+		case '\n':
+			if f.DropNewline {
 				return false
 			}
 		default:

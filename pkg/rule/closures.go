@@ -112,7 +112,7 @@ func constantTest(operator string, left text, right string) boolean {
 		return func(s *subject) bool { return strings.Contains(left(s), right) }
 	}
 
-	pattern, err := regexp.Compile(right)
+	pattern, err := regexp.Compile(anyCharacter + right)
 	if err != nil {
 		return nil
 	}

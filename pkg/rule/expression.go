@@ -108,11 +108,25 @@ func compileAll(text string, wanted reflect.Kind) (*expression, []complaint) {
 	if e.translate(wanted); e.boolean != nil || e.number != nil {
 		return e, nil
 	}
-	if e.program, err = expr.Compile(text, append(options(wanted, true), free...)...); err != nil {
+	if e.program, err = expr.Compile(text, append(append(options(wanted, true), expr.Patch(dots{})), free...)...); err != nil {
 		return nil, []complaint{explain(text, err)}
 	}
 
 	return e, nil
+}
+
+// anyCharacter stands before each pattern: a . is any character, also a newline, which clients can write into a path (%0A).
+const anyCharacter = "(?s)"
+
+// dots puts it before the patterns of the virtual machine.
+type dots struct{}
+
+func (dots) Visit(node *ast.Node) {
+	if n, ok := (*node).(*ast.BinaryNode); ok && n.Operator == "matches" {
+		if pattern, ok := n.Right.(*ast.StringNode); ok && !strings.HasPrefix(pattern.Value, anyCharacter) {
+			pattern.Value = anyCharacter + pattern.Value // visited again, it stays
+		}
+	}
 }
 
 // squeeze is an expression's words with one space between.

@@ -52,7 +52,7 @@ func TestPathsAsTheyWereSent(t *testing.T) {
 }
 
 func TestPathsByChoice(t *testing.T) {
-	for choice, path := range map[string]string{"case: lower": "/SIGNIN", "trailing_slash: drop": "/signin/", "params: drop": "/signin;a=b", "backslash: slash": `\signin`} {
+	for choice, path := range map[string]string{"case: lower": "/SIGNIN", "trailing_slash: drop": "/signin/", "params: drop": "/signin;a=b", "backslash: slash": `\signin`, "newline: drop": "/signin%0A"} {
 		set, plain := mustParse(t, signIn+"paths: {"+choice+"}\n"), mustParse(t, signIn)
 		if hits := set.NewJudge().Hits(asked(path)); len(hits) != 1 || string(hits[0].Key) != "203.0.113.7 /signin" {
 			t.Errorf("%s: %v", choice, hits)
@@ -69,6 +69,19 @@ func TestPathsByChoice(t *testing.T) {
 	}
 	if mustParse(t, signIn+"paths: {case: keep}\n").Fingerprint() != mustParse(t, signIn).Fingerprint() {
 		t.Error("a default changes the fingerprint")
+	}
+}
+
+// A client can write a newline into a part of a path that an application takes whatever it is.
+func TestDotsOfPatternsAreNewlinesToo(t *testing.T) {
+	for _, match := range []string{`path matches "^/shop/.+/checkout$"`, `let p = path; p matches "^/shop/.+/checkout$"`} {
+		judge := mustParse(t, "rules: [{name: a, match: '"+match+"', key: ip, limits: [3/min]}]").NewJudge()
+		if hits := judge.Hits(asked("/shop/42%0A/checkout")); len(hits) != 1 {
+			t.Errorf("%s: %v", match, hits)
+		}
+		if hits := judge.Hits(asked("/shop/42%0A/checkout/x")); len(hits) > 0 {
+			t.Errorf("%s: %v", match, hits)
+		}
 	}
 }
 

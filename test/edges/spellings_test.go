@@ -91,6 +91,23 @@ func TestSpellingsOfCaseCaddy(t *testing.T) {
 	}
 }
 
+// In nginx's patterns, a $ also fits before a newline at the end, as in the routes of FastAPI.
+func TestSpellingsOfNewlineNginx(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	address := loopback + ":" + freePort(t)
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+"; location ~ ^/signin$ { return 200 here; }", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
+	awaitEdge(t, "http://"+address)
+	for _, path := range []string{"/signin", "/signin%0A", "/signin%0a"} {
+		if got := ask(t, goodClient, "http://"+address+path); got.body != "here" {
+			t.Errorf("%s is answered %+v", path, got)
+		}
+		if got, _ := (request.PathForm{DropNewline: true}).Normal(path, false, nil); got != "/signin" {
+			t.Errorf("%s counts as %s", path, got)
+		}
+	}
+}
+
 func TestSpellingsTraefik(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
