@@ -1,6 +1,7 @@
 package request
 
 import (
+	"bytes"
 	"strings"
 	"unicode/utf8"
 	"unsafe"
@@ -10,8 +11,8 @@ import (
 // at the end, ;parameters and backslashes matter.
 //
 // Normal decodes each valid %XX once, %2F too, leaves others as they are, cuts off everything from a # on, makes
-// several slashes one, and resolves . and .. as RFC 3986 does, at the root too. It works on bytes: text that is not
-// UTF-8 stays as it is.
+// several slashes one, and resolves . and .. as RFC 3986 does, at the root too. It cuts off newlines at the end: the $ of
+// many applications' patterns matches in front of one. It works on bytes: text that is not UTF-8 stays as it is.
 type PathForm struct {
 	Lower        bool // letters from A to Z become lower case, and so do the two others that have one of these as theirs
 	DropSlash    bool // /a/ is /a
@@ -26,9 +27,11 @@ func (f PathForm) Normal(path string, decoded bool, buffer []byte) (string, []by
 		return path, buffer
 	}
 	buffer = f.decode(buffer[:0], path, decoded)
-	buffer = resolve(buffer)
-	if f.DropSlash && len(buffer) > 1 && buffer[len(buffer)-1] == '/' {
-		buffer = buffer[:len(buffer)-1]
+	for again := true; again; again = len(buffer) > 0 && buffer[len(buffer)-1] == '\n' {
+		buffer = resolve(bytes.TrimRight(buffer, "\n"))
+		if f.DropSlash && len(buffer) > 1 && buffer[len(buffer)-1] == '/' {
+			buffer = buffer[:len(buffer)-1]
+		}
 	}
 	return unsafe.String(unsafe.SliceData(buffer), len(buffer)), buffer
 }
@@ -63,7 +66,7 @@ func (f PathForm) isNormal(path string, decoded bool) bool {
 		}
 	}
 
-	return !isDots(path[segment:]) && !(f.DropSlash && len(path) > 1 && path[len(path)-1] == '/')
+	return !isDots(path[segment:]) && !strings.HasSuffix(path, "\n") && !(f.DropSlash && len(path) > 1 && path[len(path)-1] == '/')
 }
 
 // isDots reports whether a segment is . or .. .

@@ -59,12 +59,12 @@ func (s *site) countsSpellings(address string, log func() string, format string,
 func TestSpellingsNginx(t *testing.T) {
 	s := newSite(t)
 	address := loopback + ":" + freePort(t)
-	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
+	log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app, "location / {", "location ~ ^/(signin)?$ {"))
 	text := func() string {
 		text, _ := os.ReadFile(log)
 		return string(text)
 	}
-	s.countsSpellings(address, text, "weir", "GET /signin HTTP/1.1", "GET  /signin HTTP/1.1", "GET    /signin  HTTP/1.1", "GET /signin  HTTP/1.1",
+	s.countsSpellings(address, text, "weir", "GET /signin HTTP/1.1", "GET /signin%0a HTTP/1.1", "GET  /signin HTTP/1.1", "GET    /signin  HTTP/1.1", "GET /signin  HTTP/1.1",
 		"GET a://h/signin HTTP/1.1", "GET http://h/signin HTTP/1.1", "GET http://h/%2e//signin HTTP/1.1")
 }
 
