@@ -156,6 +156,7 @@ func TestSetsCountWhatNodeServes(t *testing.T) {
 			if err != nil {
 				return false
 			}
+			defer answer.Body.Close()
 			body, err := io.ReadAll(answer.Body)
 			served = string(body)
 			return err == nil
