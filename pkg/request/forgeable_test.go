@@ -106,6 +106,9 @@ var forgedCases = []forgedCase{
 	{`$time_iso8601 $content_length $remote_addr $req_id "$request" $status`},
 	{`$time_iso8601|$sent_http_location|$remote_addr|$status`},
 	{`$remote_addr [$time_iso8601] $request_method $request_uri $status`}, // nginx before 1.21.1 takes spaces in it
+	{`$time_iso8601 $request_method $remote_addr $status $request_time "$request_uri"`}, // over HTTP/2
+	{`$request_method [$time_local] $remote_addr $status`},
+	{`$time_iso8601 $request_method $scheme://$host$request_uri $remote_addr $status`},
 	{`$time_iso8601|$host|$remote_addr|$status|"$request"`},
 	{`$time_iso8601|$upstream_addr|$request_uri|$remote_addr|$status`},
 	{`$remote_addr,$time_iso8601,$status,$query_string`},
@@ -117,7 +120,7 @@ var forgedCases = []forgedCase{
 }
 
 var forgedServer = map[string]string{
-	"remote_addr": "203.0.113.7", "time_local": "04/May/2026:06:25:06 +0000", "time_iso8601": "2026-05-04T06:25:06+00:00", "status": "404", "request_method": "GET",
+	"remote_addr": "203.0.113.7", "time_local": "04/May/2026:06:25:06 +0000", "time_iso8601": "2026-05-04T06:25:06+00:00", "status": "404",
 	"upstream_addr": "10.0.0.1:80, 10.0.0.2:80 : 10.0.0.3:80", "upstream_status": "502, 200", "body_bytes_sent": "5", "request_length": "1", "request_time": "0.001",
 	"proxy_upstream_name": "shop-web-80", "proxy_alternative_upstream_name": "", "upstream_response_length": "0", "upstream_response_time": "0.001", "req_id": "4a5e",
 }
