@@ -1,10 +1,15 @@
 package rules_test
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +18,9 @@ import (
 	"weir/pkg/backtest"
 	"weir/pkg/request"
 	"weir/pkg/rule"
+	"weir/test/port"
+	"weir/test/real"
+	"weir/test/wait"
 )
 
 // Each set is in the program, gives no warning, and passes its tests, which have each of its rules block a key.
@@ -91,14 +99,7 @@ func TestSetsCountWhatGoServesBelowAFolder(t *testing.T) {
 		if served != test.folder {
 			t.Errorf("%s is served as %q", test.path, served)
 		}
-		set, _, err := rule.Parse(test.set+".yaml", rules.Text(test.set))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r := request.Request{UnixMilli: 1, IP: netip.MustParseAddr("203.0.113.7"), Method: "POST", Path: test.path, Status: test.status}
-		if hits := set.NewJudge().Hits(&r); len(hits) == 0 {
-			t.Errorf("%s: %s does not count", test.set, test.path)
-		}
+		countsInSet(t, test.set, test.path, test.status)
 	}
 }
 
@@ -113,5 +114,69 @@ func TestSetsTogether(t *testing.T) {
 	}
 	if rules.Text("nonsense") != nil || rules.Text("../sample") != nil {
 		t.Error("there is a set of another name")
+	}
+}
+
+// Applications of Node that read the path as its documentation did: it takes what follows two slashes for a host, and a
+// backslash for a slash.
+func TestSetsCountWhatNodeServes(t *testing.T) {
+	node := real.Program(t, "node", "nodejs")
+	address := port.Reserve(t, "127.0.0.1")
+	_, number, _ := strings.Cut(address, ":")
+	app := exec.Command(node, "-e", `require("http").createServer((request, answer) => answer.end(new URL(request.url, "http://x").pathname)).listen(`+number+`, "127.0.0.1")`)
+	if err := app.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = app.Process.Kill()
+		_ = app.Wait()
+	})
+	for _, test := range []struct {
+		set, served, path string
+		status            int
+	}{
+		{"api-quota", "/api/items", "//x/api/items", 200},
+		{"api-quota", "/api/items", `/\x/api/items`, 200},
+		{"api-quota", "/api/items", `/.\api\items`, 404},
+		{"downloads", "/files/a", "//x/files/a", 200},
+		{"downloads", "/files/a", `//x\files/a`, 200},
+		{"sign-in", "/signin", "//x/signin", 401},
+		{"sign-in", "/signin", `/.\signin`, 401},
+		{"sprays", "/signin/", `//x\signin\`, 401},
+	} {
+		served := ""
+		wait.Until(t, "Node answers", func() bool {
+			c, err := net.Dial("tcp", address)
+			if err != nil {
+				return false
+			}
+			defer c.Close()
+			fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", test.path)
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				return false
+			}
+			defer answer.Body.Close()
+			body, err := io.ReadAll(answer.Body)
+			served = string(body)
+			return err == nil
+		})
+		if served != test.served {
+			t.Errorf("%s is served as %q", test.path, served)
+		}
+		countsInSet(t, test.set, test.path, test.status)
+	}
+}
+
+// countsInSet expects that a request of a path counts in a set.
+func countsInSet(t *testing.T, name, path string, status int) {
+	t.Helper()
+	set, _, err := rule.Parse(name+".yaml", rules.Text(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request.Request{UnixMilli: 1, IP: netip.MustParseAddr("203.0.113.7"), Method: "POST", Path: path, Status: status}
+	if hits := set.NewJudge().Hits(&r); len(hits) == 0 {
+		t.Errorf("%s: %s does not count", name, path)
 	}
 }

@@ -30,6 +30,7 @@ func TestForgeableFormatsAreRefused(t *testing.T) {
 		{`escape=haproxy '$time_iso8601|$request_method|$remote_addr|$status'`, "into $request_method"},
 		{`$time_iso8601|$sent_http_location|$host|$remote_addr|$status`, "put quotes around $sent_http_location in"},
 		{`$time_iso8601 $content_length $remote_addr $http_x_tenant $status`, "put quotes around $content_length in"},
+		{`$time_iso8601 $request_method $remote_addr $request_uri $status`, "put quotes around $request_method in"},
 		{`%t %{SSL_TLS_SNI}x %{SSL_CLIENT_S_DN}x %h %>s`, "put quotes around %{SSL_TLS_SNI}x in"},
 	} {
 		if _, err := NewParser(test.format, Options{}); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -105,6 +106,9 @@ var forgedCases = []forgedCase{
 	{`$time_iso8601 $content_length $remote_addr $req_id "$request" $status`},
 	{`$time_iso8601|$sent_http_location|$remote_addr|$status`},
 	{`$remote_addr [$time_iso8601] $request_method $request_uri $status`}, // nginx before 1.21.1 takes spaces in it
+	{`$time_iso8601 $request_method $remote_addr $status $request_time "$request_uri"`}, // over HTTP/2
+	{`$request_method [$time_local] $remote_addr $status`},
+	{`$time_iso8601 $request_method $scheme://$host$request_uri $remote_addr $status`},
 	{`$time_iso8601|$host|$remote_addr|$status|"$request"`},
 	{`$time_iso8601|$upstream_addr|$request_uri|$remote_addr|$status`},
 	{`$remote_addr,$time_iso8601,$status,$query_string`},
@@ -116,7 +120,7 @@ var forgedCases = []forgedCase{
 }
 
 var forgedServer = map[string]string{
-	"remote_addr": "203.0.113.7", "time_local": "04/May/2026:06:25:06 +0000", "time_iso8601": "2026-05-04T06:25:06+00:00", "status": "404", "request_method": "GET",
+	"remote_addr": "203.0.113.7", "time_local": "04/May/2026:06:25:06 +0000", "time_iso8601": "2026-05-04T06:25:06+00:00", "status": "404",
 	"upstream_addr": "10.0.0.1:80, 10.0.0.2:80 : 10.0.0.3:80", "upstream_status": "502, 200", "body_bytes_sent": "5", "request_length": "1", "request_time": "0.001",
 	"proxy_upstream_name": "shop-web-80", "proxy_alternative_upstream_name": "", "upstream_response_length": "0", "upstream_response_time": "0.001", "req_id": "4a5e",
 }
@@ -159,6 +163,27 @@ func TestTheNameOfTheTLSServerIsTheClients(t *testing.T) {
 		line := "2026-11-23T05:36:34+00:00 " + name + ` 203.0.113.7 70fe1b0f243721bd7382babc7d491348 "GET / HTTP/1.1" 200`
 		if err := p.Parse(line, &r); err != nil || r.IP != netip.MustParseAddr("203.0.113.7") || r.Host != name {
 			t.Errorf("%s\n%v %+v", line, err, r)
+		}
+	}
+}
+
+// nginx 1.22 wrote the second line of each: over HTTP/2 it logs any method, and of a certificate that it could not verify
+// the reason. In the last one, an older nginx logged spaces in the URL.
+func TestTextWithSpacesMovesNoField(t *testing.T) {
+	for format, texts := range map[string][]string{
+		`$time_iso8601 $request_method $remote_addr $status $request_time "$request_uri"`:              {"GET", "GET 9.9.9.9 200"},
+		`$time_iso8601 $request_method $scheme://$host$request_uri $remote_addr $status $request_time`: {"GET http://shop/", "GET 9.9.9.9 200 http://-"},
+		`$time_iso8601 $ssl_client_verify $remote_addr $status`:                                        {"SUCCESS", "FAILED:self-signed certificate"},
+		`$time_iso8601 $scheme://$host$request_uri $remote_addr $status`:                               {"http://shop/", "http://shop/a b"},
+		`$time_iso8601 $args $remote_addr $status "$request"`:                                          {"-", "a b"},
+	} {
+		_, after, _ := strings.Cut(format, " $remote_addr ")
+		for _, text := range texts {
+			var r Request
+			line := "2026-11-23T05:36:34+00:00 " + text + " 203.0.113.7 " + strings.NewReplacer("$status", "404", "$request_time", "0.000", "$request_uri", "/", "$request", "GET / HTTP/1.1").Replace(after)
+			if err := mustParser(t, format, Options{}).Parse(line, &r); err != nil || r.IP != netip.MustParseAddr("203.0.113.7") || r.Status != 404 {
+				t.Errorf("%s\n%s\n%v %+v", format, line, err, r)
+			}
 		}
 	}
 }

@@ -31,6 +31,8 @@ type variable struct {
 	took      setter      // of the request's duration; used where the format's time is its beginning
 	beginning bool        // the time is that of the request's beginning
 	loose     bool        // a client can write spaces into it, or the literal next to it; set by compile
+	spaced    bool        // it may have spaces, which no client chooses or only older servers log; set by compile
+	tells     bool        // it may say who the client is, or when; set by compile
 }
 
 // A layout is a format before it is compiled.
@@ -78,6 +80,7 @@ func compile(l layout, o Options) (*scanner, error) {
 	variables := variablesOf(tokens)
 	for i, t := range tokens {
 		if t.variable != nil {
+			t.spaced, t.tells = t.mayBeSpaced() || certificates.MatchString(t.name), t.mayTell()
 			t.loose = t.fromClient() || t.unspaced(l.escape) && (t.mayHave(tokens[i+1:min(i+2, len(tokens))], l.escape) || i > 1 && t.mayHave(tokens[i-1:i], l.escape))
 		}
 	}

@@ -8,17 +8,16 @@ import (
 )
 
 // A PathForm defines how different spellings of a path become one. The zero value is for servers to which case, a slash
-// or a newline at the end, ;parameters and backslashes matter.
+// at the end, ;parameters and backslashes matter.
 //
 // Normal decodes each valid %XX once, %2F too, leaves others as they are, cuts off everything from a # on, makes
-// several slashes one, and resolves . and .. as RFC 3986 does, at the root too. It works on bytes: text that is not
-// UTF-8 stays as it is.
+// several slashes one, and resolves . and .. as RFC 3986 does, at the root too. It cuts off newlines at the end: the $ of
+// many applications' patterns matches in front of one. It works on bytes: text that is not UTF-8 stays as it is.
 type PathForm struct {
 	Lower        bool // letters from A to Z become lower case, and so do the two others that have one of these as theirs
 	DropSlash    bool // /a/ is /a
 	DropParams   bool // /a;b=c/d is /a/d
 	BackslashToo bool // \ is /, and so is %5C
-	DropNewline  bool `json:",omitempty"` // /a%0A is /a
 }
 
 // Normal returns the normal spelling of the path, and the buffer, which is reused and contains the text when it is not
@@ -28,10 +27,7 @@ func (f PathForm) Normal(path string, decoded bool, buffer []byte) (string, []by
 		return path, buffer
 	}
 	buffer = f.decode(buffer[:0], path, decoded)
-	if f.DropNewline {
-		buffer = bytes.TrimRight(buffer, "\n")
-	}
-	buffer = resolve(buffer)
+	buffer = resolve(bytes.TrimRight(buffer, "\n"))
 	if f.DropSlash && len(buffer) > 1 && buffer[len(buffer)-1] == '/' {
 		buffer = buffer[:len(buffer)-1]
 	}
@@ -61,10 +57,6 @@ func (f PathForm) isNormal(path string, decoded bool) bool {
 			if f.BackslashToo {
 				return false
 			}
-		case '\n':
-			if f.DropNewline {
-				return false
-			}
 		default:
 			if f.Lower && ('A' <= c && c <= 'Z' || c >= utf8.RuneSelf && foldsTo(path[i:]) > 0) {
 				return false
@@ -72,7 +64,7 @@ func (f PathForm) isNormal(path string, decoded bool) bool {
 		}
 	}
 
-	return !isDots(path[segment:]) && !(f.DropSlash && len(path) > 1 && path[len(path)-1] == '/')
+	return !isDots(path[segment:]) && !strings.HasSuffix(path, "\n") && !(f.DropSlash && len(path) > 1 && path[len(path)-1] == '/')
 }
 
 // isDots reports whether a segment is . or .. .

@@ -51,6 +51,10 @@ func targetOf(l requestLine, target string) requestLine {
 	if target != "" && target[0] != '/' {
 		l.host, target = absolute(target)
 	}
+	// HAProxy passes on */path. An application that puts a host in front of it serves /path.
+	if end := strings.IndexAny(target, "/?"); end > 0 && target[0] == '*' && target[end] == '/' {
+		target = target[end:]
+	}
 	l.path = target
 	if question := strings.IndexByte(target, '?'); question >= 0 {
 		l.path, l.query = target[:question], target[question+1:]

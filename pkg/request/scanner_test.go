@@ -19,6 +19,8 @@ func TestRequestLines(t *testing.T) {
 		{"GET / HTTP/3", requestLine{method: "GET", path: "/"}},
 		{"/bare?path", requestLine{path: "/bare", query: "path"}},
 		{"OPTIONS * HTTP/1.1", requestLine{method: "OPTIONS", path: "*"}},
+		{"GET */a HTTP/1.1", requestLine{method: "GET", path: "/a"}}, // HAProxy passes it on
+		{"GET *?a/b HTTP/1.1", requestLine{method: "GET", path: "*", query: "a/b"}},
 		{"PRI * HTTP/2.0", requestLine{method: "PRI", path: "*"}},
 		{"M-SEARCH * HTTP/1.1", requestLine{method: "M-SEARCH", path: "*"}},
 		{"GET http://user:pw@Example.com.:8080/a?b HTTP/1.1", requestLine{method: "GET", host: "Example.com", path: "/a", query: "b"}},

@@ -39,13 +39,21 @@ func (v *variable) fromClient() bool {
 // clientNames are further variables of nginx and Apache that have text of a client with spaces: of the TLS handshake,
 // where a name of the server may contain anything, of the client's certificate, which some servers do not verify, of
 // the body, also where nginx answers 400 to its length, and of the path after its decoding.
-var clientNames = regexp.MustCompile(`^(ssl_server_name|ssl_preread_server_name|proxy_protocol_tlv_\w+|ssl_client_[si]_dn(_legacy)?|` +
+var clientNames = regexp.MustCompile(`^(ssl_server_name|ssl_preread_server_name|proxy_protocol_tlv_\w+|ssl_client_[si]_dn(_legacy)?|ssl_ech_outer_server_name|` +
 	`(ssl|env)_ssl_(tls_sni|(client|remote)_\w+)|content_(type|length)|request_(filename|body)|fastcgi_(script_name|path_info)|` +
 	`env_(http_\w+|content_(type|length)|remote_user|request_uri|script_ur[li]|path_(info|translated)))$`)
 
 // mayBeSpaced reports whether older servers log spaces in the variable: nginx refuses a space in the URI since 1.21.1.
 func (v *variable) mayBeSpaced() bool {
-	return v.slot == slotPath && v.rank >= rankSent || v.slot == slotQuery || strings.HasPrefix(v.name, "arg_")
+	return v.slot == slotPath && v.rank >= rankSent || v.slot == slotQuery || strings.HasPrefix(v.name, "arg_") || v.next != nil && v.next.mayBeSpaced()
+}
+
+// certificates are variables of nginx in which a client's certificate makes it write spaces: FAILED:self-signed certificate.
+var certificates = regexp.MustCompile(`^ssl_client_(verify|v_start|v_end|cert|raw_cert)$`)
+
+// mayTell reports whether the variable may say who the client is, or when.
+func (v *variable) mayTell() bool {
+	return v.slot == slotTime || v.slot == slotIP || v.slot == slotUser || v.slot == slotForwarded || v.slot == slotNone && v.took == nil && !spaceless.MatchString(v.name)
 }
 
 // redirects are headers of responses into which servers write the requested host and path.
@@ -90,7 +98,7 @@ func (s *scanner) refuseLoose(variables []*variable) error {
 	return nil
 }
 
-// addZones finds the zones of a format. It runs before claimSlots, so that each variable still has its own slot.
+// addZones finds the zones of a format.
 func (s *scanner) addZones(variables []*variable) error {
 	// A client's text cannot pass the end of a segment, so every segment is judged by itself.
 	for first := 0; first < len(s.steps); {
@@ -108,6 +116,7 @@ func (s *scanner) addZones(variables []*variable) error {
 		if z.first < 0 {
 			s.allowSpaces(first, z, variables)
 		}
+		s.guardMethod(first, z, variables)
 		if z.first >= 0 {
 			if err := s.addZone(first, z, variables); err != nil {
 				return err
@@ -135,7 +144,7 @@ var spaceless = regexp.MustCompile(`^(request_(time|time_us|length|id)|connectio
 func (s *scanner) allowSpaces(first int, z *zone, variables []*variable) {
 	for i := first; i <= z.tail; i++ {
 		switch {
-		case !variables[i].mayBeSpaced():
+		case !variables[i].spaced:
 		case z.first >= 0, s.escape != escapeBackslash, s.steps[i].ending == endQuote, i > first && variables[i-1].ending == endList,
 			i < z.tail && variables[i+1].ending == endList, slices.ContainsFunc(variables[i+1:z.tail+1], (*variable).mayHaveSpaces):
 			z.first = -1
@@ -143,6 +152,27 @@ func (s *scanner) allowSpaces(first int, z *zone, variables []*variable) {
 		default:
 			z.first, z.last = i, i
 		}
+	}
+}
+
+// guardMethod puts nginx's $request_method into the zone where no zone stands before a field that tells the client or the
+// time. Over HTTP/2, nginx answers 400 to a method such as "GET 192.0.2.1", and logs it.
+func (s *scanner) guardMethod(first int, z *zone, variables []*variable) {
+	for i := first; i <= z.tail; i++ {
+		if variables[i].text != "$request_method" || s.escape == escapeBackslash && s.steps[i].ending == endQuote {
+			continue
+		}
+		tells := i + 1
+		for tells <= z.tail && !variables[tells].tells {
+			tells++
+		}
+		if tells > z.tail || z.first > i && z.first <= tells {
+			continue
+		}
+		if z.first < 0 {
+			z.first = i
+		}
+		z.first, z.last, variables[i].loose = min(z.first, i), max(z.last, i), true
 	}
 }
 

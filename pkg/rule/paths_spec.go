@@ -11,7 +11,6 @@ type pathsSpec struct {
 	TrailingSlash dropWord  `yaml:"trailing_slash"`
 	Params        dropWord  `yaml:"params"`
 	Backslash     slashWord `yaml:"backslash"`
-	Newline       dropWord  `yaml:"newline"`
 
 	place yamlfile.Value
 	given bool
@@ -25,7 +24,7 @@ func (p *pathsSpec) FromYAML(v yamlfile.Value) {
 }
 
 func (p *pathsSpec) form() request.PathForm {
-	return request.PathForm{Lower: bool(p.Case), DropSlash: bool(p.TrailingSlash), DropParams: bool(p.Params), BackslashToo: bool(p.Backslash), DropNewline: bool(p.Newline)}
+	return request.PathForm{Lower: bool(p.Case), DropSlash: bool(p.TrailingSlash), DropParams: bool(p.Params), BackslashToo: bool(p.Backslash)}
 }
 
 // Each is true for the second of its words.

@@ -314,16 +314,24 @@ func TestNginxForgedSeparators(t *testing.T) {
 		status          int
 	}{
 		"host":   {`$time_iso8601,$host,$remote_addr,$status,$request_time,"$request"`, "GET /last HTTP/1.1\nHost: shop,9.9.9.9,200", http.StatusOK},
+		"method": {`$time_iso8601 $request_method $remote_addr $status $request_time "$request_uri"`, "", http.StatusBadRequest},
 		"length": {`$time_iso8601 $content_length $remote_addr $status $request_time "$request"`, "POST /last HTTP/1.1\nContent-Length: 5 9.9.9.9 200", http.StatusBadRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
 			address := loopback + ":" + freePort(t)
-			log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+			http2 := loopback + ":" + freePort(t)
+			log := nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+"; listen "+http2+" http2;", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
 				`$remote_addr - $weir_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" weir="$weir"`, test.format))
 			awaitEdge(t, "http://"+address)
-			if got := raw(t, goodClient, address, test.request); !strings.Contains(got, strconv.Itoa(test.status)) {
+			send := func() string { return raw(t, goodClient, address, test.request) }
+			if name == "method" {
+				send = func() string {
+					return sendHTTP2(t, goodClient, http2, "", ":path", "/last", ":method", "GET 9.9.9.9 200")
+				}
+			}
+			if got := send(); !strings.Contains(got, strconv.Itoa(test.status)) {
 				t.Fatal(got)
 			}
 			parser, err := request.NewParser(test.format, request.Options{})
