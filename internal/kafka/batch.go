@@ -38,6 +38,10 @@ type recordBatch struct {
 	count      int
 }
 
+// at returns the offset of a record. Brokers do not check what its producer wrote there, and an offset behind the batch
+// would skip the batches of others.
+func (h *recordBatch) at(delta int64) int64 { return min(h.base+delta, h.last) }
+
 // readBatches reads the wanted records of an answer, and moves past the last batch, or past the last good one when a batch is
 // damaged. It skips batches without records for us, which the log cleaner and transactions leave. It stops when enough
 // is unpacked for a Fetch, and continues with the next.
@@ -164,7 +168,7 @@ func (r *Reader) readRecords(head *recordBatch, records []byte) error {
 func (r *Reader) readRecord(head *recordBatch, record []byte) error {
 	one := newWire(record)
 	one.Take(1) // attributes
-	at, offset := head.first+one.Signed(), head.base+one.Signed()
+	at, offset := head.first+one.Signed(), head.at(one.Signed())
 	key, value := one.bytes(), one.bytes()
 	if one.Failed {
 		return errEarly

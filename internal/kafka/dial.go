@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -115,6 +116,7 @@ func (d *dialer) remember(conn net.Conn, address string) (net.Conn, error) {
 		return nil, topic.Errorf(topic.ErrClosed, "the client is closed")
 	}
 	c := &connection{Conn: conn, dialer: d, address: address}
+	c.answers = answers{from: bufio.NewReader(received{c}), asked: map[int32]asked{}}
 	d.open[c] = struct{}{}
 	d.none.Add(1)
 	return c, nil
@@ -138,7 +140,8 @@ type connection struct {
 	address string
 	once    sync.Once
 
-	requests, read int // writes and bytes so far; one goroutine writes and reads, as kafka-go uses it
+	requests, received int // writes and bytes so far; one goroutine writes and reads, as kafka-go uses it
+	answers            answers
 }
 
 func (c *connection) Close() error {
@@ -153,6 +156,7 @@ func (c *connection) Close() error {
 
 func (c *connection) Write(b []byte) (int, error) {
 	c.requests++
+	c.answers.wrote(b)
 	return c.Conn.Write(b)
 }
 
@@ -161,23 +165,33 @@ func (c *connection) Write(b []byte) (int, error) {
 const tlsAlert = 21
 
 // firstText is the smallest byte of text. An answer of Kafka begins with its length, so one that begins with text, or
-// with a negative length, would have 512 MiB or more. kafka-go believes that length, and the numbers behind it: with the
-// answer of a web server it would use a core and several gigabytes of memory.
+// with a negative length, would have 512 MiB or more.
 const firstText = ' '
 
 func (c *connection) Read(b []byte) (int, error) {
+	n, err := c.answers.read(b)
+	if errors.Is(err, errAnswer) {
+		err = topic.Errorf(topic.ErrUnreachable, "broker %s: %s", c.address, err)
+	}
+	return n, err
+}
+
+// received are the bytes of a connection before they are checked.
+type received struct{ *connection }
+
+func (c received) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	switch {
-	case c.dialer.secure == nil && c.read == 0 && n > 0 && b[0] == tlsAlert:
+	case c.dialer.secure == nil && c.received == 0 && n > 0 && b[0] == tlsAlert:
 		return 0, topic.Errorf(topic.ErrTLS, "broker %s speaks TLS: set %s", c.address, c.dialer.setting("tls"))
-	case c.read == 0 && n > 0 && b[0] >= firstText:
+	case c.received == 0 && n > 0 && b[0] >= firstText:
 		return 0, topic.Errorf(topic.ErrUnreachable, "%s is no broker of Kafka: it answers %q; look at %s", c.address, b[:min(n, 12)], c.dialer.setting("brokers"))
 	case errors.Is(err, io.EOF):
 		err = c.ended()
 	case isAlert(err):
 		err = c.dialer.alert(c.address, err)
 	}
-	c.read += n
+	c.received += n
 	return n, err
 }
 
@@ -186,7 +200,7 @@ func (c *connection) Read(b []byte) (int, error) {
 func (c *connection) ended() error {
 	hint := ""
 	switch {
-	case c.dialer.secure == nil && c.read == 0:
+	case c.dialer.secure == nil && c.received == 0:
 		hint = " without an answer; it may want TLS (" + c.dialer.setting("tls") + ")"
 	case c.dialer.login == "" && c.requests <= 2:
 		hint = " at the first request; it may want a login (" + c.dialer.setting("sasl") + ")"

@@ -20,3 +20,9 @@ func ReadIdentified(b []byte) error {
 	_, err := readIdentified(b)
 	return err
 }
+
+// Packed and Repacked make batches of any bytes.
+var (
+	Packed   = packed
+	Repacked = repacked
+)

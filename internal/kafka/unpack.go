@@ -118,13 +118,15 @@ func (r *Reader) readPacked() error {
 			return errRoom
 		}
 		err := r.readOne()
-		// A batch that unpacks to too much was made to fill the memory. The rest of it becomes one Record with Long.
-		if errors.Is(err, errUnpacked) {
-			r.addLong(max(r.next, u.head.base), 0)
-			break
-		}
-		if err != nil {
+		if errors.Is(err, errRoom) {
 			return err
+		}
+		// Its checksum is right, so it will be the same at each reading. It may have been made to fill the memory, or to
+		// stop the partition: brokers accept some batches that cannot be unpacked here. The rest of it becomes one Record
+		// with Long.
+		if err != nil {
+			r.passOverRest(err)
+			break
 		}
 
 		u.left--
@@ -135,6 +137,15 @@ func (r *Reader) readPacked() error {
 	_ = u.from.Close()
 	r.packed, r.consumed = nil, len(r.unpacked)
 	return nil
+}
+
+// passOverRest passes over the rest of the batch, and logs why.
+func (r *Reader) passOverRest(err error) {
+	err = fmt.Errorf("the batch at %d: %w", r.packed.head.base, err)
+	if r.client != nil {
+		r.client.errorLog.note("fetch", fmt.Errorf("records of %s/%d are passed over: %w", r.topic, r.partition, err))
+	}
+	r.addLong(max(r.next, r.packed.head.base), err.Error())
 }
 
 // readOne reads one unpacked record, and unpacks the bytes that it needs.
@@ -217,11 +228,11 @@ func (r *Reader) passOver(n, length int64) error {
 	one := newWire(r.unpacked[r.consumed+int(n):])
 	one.Take(1) // attributes
 	one.Signed()
-	offset := r.packed.head.base + one.Signed()
+	offset := r.packed.head.at(one.Signed())
 	left := n + length - int64(len(r.unpacked)-r.consumed)
 	if left < 0 { // part of the next one is there already: the long record is longer than the memory, or the memory grew for it
 		r.consumed += int(n + length)
-		r.addLong(offset, length)
+		r.addLong(offset, tooLong(length))
 		return nil
 	}
 
@@ -238,20 +249,20 @@ func (r *Reader) passOver(n, length int64) error {
 		left -= int64(got)
 	}
 
-	r.addLong(offset, length)
+	r.addLong(offset, tooLong(length))
 	return nil
 }
 
-// addLong adds a Record that is only known to be too long; length 0 means unknown.
-func (r *Reader) addLong(offset, length int64) {
+func tooLong(length int64) string {
+	return fmt.Sprintf("a record of %d bytes, more than %d MiB", length, mostRecord>>20)
+}
+
+// addLong adds a Record that stands for what is passed over.
+func (r *Reader) addLong(offset int64, what string) {
 	if offset < r.next {
 		return
 	}
-	what := []byte(errUnpacked.Error())
-	if length > 0 {
-		what = fmt.Appendf(nil, "a record of %d bytes, more than %d MiB", length, mostRecord>>20)
-	}
-	r.records = append(r.records, topic.Record{Offset: offset, Value: what, Long: true})
+	r.records = append(r.records, topic.Record{Offset: offset, Value: []byte(what), Long: true})
 	r.next = offset + 1
 	r.held += recordBytes
 }

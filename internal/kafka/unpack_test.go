@@ -165,6 +165,7 @@ func TestClaimsOfPackedBatches(t *testing.T) {
 		bytes []byte
 		want  string
 	}{
+		"not packed so":         {compress.Gzip, []byte("not gzip"), "unpacking gzip"},
 		"a zstd window":         {compress.Zstd, wide.Bytes(), "a window of 256 MiB"},
 		"a snappy block":        {compress.Snappy, append(claim, 1, 2, 3), "it is not snappy"},
 		"a framed snappy block": {compress.Snappy, slices.Concat(framed, []byte{0, 0, 0, 8}, claim, []byte{1, 2, 3}), "it is not snappy"},
@@ -175,8 +176,8 @@ func TestClaimsOfPackedBatches(t *testing.T) {
 		r := Reader{}
 		err := r.read(&answer{found: true, batches: repacked(packed(t, c.codec, []byte("x")), c.bytes)})
 		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v", name, err)
+		if err != nil || len(r.records) != 1 || !r.records[0].Long || !strings.Contains(string(r.records[0].Value), c.want) || r.next != 1 {
+			t.Errorf("%s: %v, %v", name, err, r.records)
 		}
 		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 16 {
 			t.Errorf("%s: %d MiB were asked for", name, took)

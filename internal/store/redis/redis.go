@@ -132,16 +132,14 @@ func Dial(o Options) (goredis.UniversalClient, error) {
 	u.DialTimeout = dialTimeout
 	u.DisableIdentity = true
 	u.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	if o.Wrap != nil {
-		u.Dialer = wrapped(u.TLSConfig, o.Wrap)
-	}
+	u.Dialer = bounded(u.TLSConfig, o.Wrap)
 	return goredis.NewUniversalClient(u), nil
 }
 
 const dialTimeout = 3 * time.Second
 
-// wrapped returns a dialer that hands out what wrap makes of each connection.
-func wrapped(secure *tls.Config, wrap func(net.Conn) net.Conn) func(context.Context, string, string) (net.Conn, error) {
+// bounded returns a dialer of connections with bounded replies. It hands out what wrap makes of each; nil leaves them.
+func bounded(secure *tls.Config, wrap func(net.Conn) net.Conn) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
 		if secure != nil {
@@ -151,7 +149,11 @@ func wrapped(secure *tls.Config, wrap func(net.Conn) net.Conn) func(context.Cont
 		if err != nil {
 			return nil, err
 		}
-		return wrap(conn), nil
+		conn = newReplies(conn)
+		if wrap != nil {
+			conn = wrap(conn)
+		}
+		return conn, nil
 	}
 }
 

@@ -3,6 +3,8 @@ package redisstream
 import (
 	"errors"
 	"net"
+
+	"weir/internal/store/redis"
 )
 
 // A limited is a connection whose replies are bounded.
@@ -14,7 +16,7 @@ type limited struct {
 var errTooLong = errors.New("the reply is too long")
 
 // tooLong reports whether a reply was cut off because of its length.
-func tooLong(err error) bool { return errors.Is(err, errTooLong) }
+func tooLong(err error) bool { return errors.Is(err, errTooLong) || errors.Is(err, redis.ErrReply) }
 
 func limitReplies(c net.Conn) net.Conn { return &limited{Conn: c} }
 
