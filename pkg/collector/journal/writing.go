@@ -120,7 +120,9 @@ func (j *Journal) append(urgent bool) error {
 }
 
 // gone reports that the journal was deleted or replaced, and its folder was not.
-func (j *Journal) gone() bool { return !isAt(j.file, j.path()) && isAt(j.folder.lock, j.folder.in("lock")) }
+func (j *Journal) gone() bool {
+	return !isAt(j.file, j.path()) && isAt(j.folder.lock, j.folder.in("lock"))
+}
 
 func isAt(file *os.File, path string) bool {
 	opened, err := file.Stat()
