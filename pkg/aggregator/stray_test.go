@@ -92,3 +92,27 @@ func TestADamagedCheckpointIsDoneWithout(t *testing.T) {
 	l.settle(l.takes())
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
 }
+
+// A store that evicts may drop the checkpoint, or the fence too, and keep windows. What these have is not counted again.
+func TestALostCheckpointIsDoneWithout(t *testing.T) {
+	kept := newMemoryStore()
+	l := newLab(t, 1, kept)
+	p := l.takes()
+	l.hits("192.0.2.1", 3)
+	l.hits("192.0.2.2", 5)
+	l.settle(p)
+	clear(kept.parts[0].spaces[store.Notes])
+	l.settle(l.takes())
+	clear(kept.parts[0].spaces[store.Notes])
+	kept.parts[0].fence = store.Fence{}
+	l.start(labRules)
+	p = l.takes()
+	l.settle(p)
+	if e := l.said()["few/192.0.2.1"]; e != nil {
+		t.Errorf("hits are counted twice: %+v", e)
+	}
+	l.compare(p)
+	l.hits("192.0.2.1", 2)
+	l.settle(p)
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
+}

@@ -55,9 +55,17 @@ func (p *partition) take(ctx context.Context) error {
 	return nil
 }
 
-// restore goes to where the stored checkpoint says; without one to the beginning of the log.
+// restore goes to where the stored checkpoint says; without one to the beginning of the log. A store that has windows and
+// no checkpoint has lost it.
 func (p *partition) restore(ctx context.Context, value, topicNote []byte) error {
-	if value == nil { // written before any window is, so that these are never of an unknown generation
+	newest := int64(-1)
+	if value == nil {
+		var err error
+		if newest, err = p.own.NewestGeneration(ctx); err != nil {
+			return fmt.Errorf("looking for windows without a checkpoint: %w", err)
+		}
+	}
+	if value == nil && newest < 0 { // written before any window is, so that these are never of an unknown generation
 		first := windows.Checkpoint{Generation: p.position.Next(0).Generation, Last: -1, Listed: -1, Sources: p.counter.sources.Append(nil)}
 		value = first.Append(nil)
 		if err := p.own.Write(ctx, []store.Change{{Space: store.Notes, Key: []byte(windows.CheckpointKey), Value: value}}); err != nil {
@@ -126,7 +134,7 @@ func (p *partition) withoutCheckpoint(ctx context.Context, damage error) (window
 	if newest < 0 {
 		newest = p.position.Next(0).Generation
 	}
-	p.logger.Error("the checkpoint in the store is damaged: the log of hits is read again from its beginning, and what the windows have is skipped",
+	p.logger.Error("the checkpoint in the store is damaged or gone: the log of hits is read again from its beginning, and what the windows have is skipped",
 		"error", damage, "generation", newest)
 
 	p.metrics.taken.WithLabelValues("checkpoint").Inc()

@@ -114,6 +114,34 @@ func TestAJournalThatIsGoneIsANewCollector(t *testing.T) {
 	b.await()
 }
 
+// A journal that is deleted or replaced alone, while its folder stays, is written again with what comes next.
+func TestAJournalThatIsGoneMeanwhileIsWrittenAgain(t *testing.T) {
+	for name, replaced := range map[string]bool{"deleted": false, "replaced": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			heard := b.listen()
+			b.Log("access.log", 10)
+			b.start()
+			b.await()
+			if err := os.Remove(b.config.Folder + "/journal"); err != nil {
+				t.Fatal(err)
+			}
+			if replaced {
+				b.setJournal(nil)
+			}
+			b.Log("access.log", 10)
+			b.await()
+			b.stop()
+			b.Log("access.log", 10)
+			b.start()
+			b.await()
+			if !heard.Has("was deleted or replaced") {
+				t.Error("nothing is logged of a journal that is gone")
+			}
+		})
+	}
+}
+
 func TestAFullDiskHoldsFilesUpAndLosesNothing(t *testing.T) {
 	b := newBench(t, "access.log")
 	heard := b.listen()

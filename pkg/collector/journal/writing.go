@@ -97,6 +97,10 @@ func (j *Journal) write(queue []change) (ok bool) {
 
 // append writes the buffer, and syncs the file if a stream waits for that.
 func (j *Journal) append(urgent bool) error {
+	if j.gone() {
+		j.logger.Error("the collector's journal was deleted or replaced while it was in use: it is written again", "journal", j.path())
+		return j.rewrite()
+	}
 	if j.bytes > max(compactBytes, 2*j.began) {
 		return j.rewrite()
 	}
@@ -113,6 +117,20 @@ func (j *Journal) append(urgent bool) error {
 	}
 
 	return j.folder.setMark(mark{j.ID, j.generation, j.bytes})
+}
+
+// gone reports that the journal was deleted or replaced, and its folder was not.
+func (j *Journal) gone() bool {
+	return !isAt(j.file, j.path()) && isAt(j.folder.lock, j.folder.in("lock"))
+}
+
+func isAt(file *os.File, path string) bool {
+	opened, err := file.Stat()
+	if err != nil {
+		return true // writing to it reports that
+	}
+	there, err := os.Stat(path)
+	return os.SameFile(opened, there) || err != nil && !os.IsNotExist(err)
 }
 
 // renew rewrites the journal until that succeeds. It gives up only when the collector closes.
