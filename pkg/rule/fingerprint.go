@@ -12,7 +12,7 @@ import (
 
 // meaning counts the changes in how rules decide: in the forms of keys, in the results of expressions. With such a
 // change an unchanged file gets another fingerprint.
-const meaning = 2 // 2: path is in one spelling; an address that carries IPv4 is that
+const meaning = 3 // 2: path is in one spelling; an address that carries IPv4 is that. 3: a path has no newline at its end, a . may be one
 
 // The deciding parts, in the forms that are hashed. A field that is added here changes every fingerprint.
 
