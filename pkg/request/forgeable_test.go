@@ -105,7 +105,7 @@ var forgedCases = []forgedCase{
 	{`$time_iso8601 $content_type $remote_addr $req_id "$request" $status`},
 	{`$time_iso8601 $content_length $remote_addr $req_id "$request" $status`},
 	{`$time_iso8601|$sent_http_location|$remote_addr|$status`},
-	{`$remote_addr [$time_iso8601] $request_method $request_uri $status`}, // nginx before 1.21.1 takes spaces in it
+	{`$remote_addr [$time_iso8601] $request_method $request_uri $status`},               // nginx before 1.21.1 takes spaces in it
 	{`$time_iso8601 $request_method $remote_addr $status $request_time "$request_uri"`}, // over HTTP/2
 	{`$request_method [$time_local] $remote_addr $status`},
 	{`$time_iso8601 $request_method $scheme://$host$request_uri $remote_addr $status`},
