@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 )
 
@@ -37,6 +38,8 @@ func TestHeadersOfARecord(t *testing.T) {
 		{"none", headersOf(), "", false},
 		{"nothing", nil, "", false},
 		{"more than there are", append(binary.AppendVarint(nil, 1<<62), headersOf(b("tenant"), b("shop"))[1:]...), "", false},
+		{"as many as are read", headersOf(slices.Repeat([][]byte{b("tenant"), b("shop")}, mostHeaders)...), "shop", true},
+		{"more than are read", headersOf(slices.Repeat([][]byte{b("tenant"), b("shop")}, mostHeaders+1)...), "", false},
 		{"fewer than none", binary.AppendVarint(nil, -5), "", false},
 		{"longer than there is", append(headersOf(b("tenant"), b("shop"))[:8], 0x7e), "", false},
 	} {

@@ -110,7 +110,7 @@ func (s *stream) connect() error {
 	}
 	o := &s.options
 	options := []nats.Option{
-		nats.Name("weir"), nats.SetCustomDialer(dialer{}), nats.Timeout(callPatience), nats.MaxReconnects(-1), nats.ReconnectWait(waitFor), nats.ReconnectBufSize(-1),
+		nats.Name("weir"), nats.SetCustomDialer(newDialer(o, s.noted.set)), nats.SkipHostLookup(), nats.Timeout(callPatience), nats.MaxReconnects(-1), nats.ReconnectWait(waitFor), nats.ReconnectBufSize(-1),
 		nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2), nats.IgnoreAuthErrorAbort(),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.noted.set(err) }),
 	}
