@@ -92,7 +92,7 @@ func readByFranz(b []byte) (records []topic.Record, ok bool) {
 			}
 			left = left[n+int(length):]
 			offset := batch.FirstOffset + int64(record.OffsetDelta)
-			if offset < next {
+			if offset < next || record.OffsetDelta > batch.LastOffsetDelta { // a producer may have written anything there
 				return nil, false
 			}
 			records = append(records, topic.Record{Offset: offset, Time: time.UnixMilli(batch.FirstTimestamp + record.TimestampDelta64), Key: record.Key, Value: record.Value})
