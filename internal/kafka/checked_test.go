@@ -6,7 +6,6 @@ import (
 	"net"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -67,12 +66,8 @@ func TestABrokerThatClaimsMany(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		began := time.Now()
 		if _, err := client.Offsets(t.Context(), "logs"); err == nil || !strings.Contains(err.Error(), errAnswer.Error()) {
 			t.Errorf("%s: %v", name, err)
-		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%s: it took %v", name, took)
 		}
 		client.Close()
 	}

@@ -19,9 +19,9 @@ const (
 	endingsKept = 24 * time.Hour         // that an entry was ended is remembered for, while it would have lasted
 )
 
-// A Sweep goes through the store, slowly, and deletes what is clear: windows that answer every hit as if they had never
-// been, by the partition's own time. The names that it leaves are known then, so other windows need not be read. So the
-// first sweep takes up to a fifth of the time, and later ones hardly any.
+// A Sweep goes through the store and deletes what is clear: windows that answer every hit as if they had never been, by
+// the partition's own time. The names that it leaves are known then, so other windows need not be read. The first sweep
+// takes up to a fifth of the time, so that they are known soon; later ones are slow.
 type Sweep struct {
 	Set   *Set
 	Rules func(name string) *Rule // nil for one that is not known
