@@ -5,6 +5,10 @@ import (
 	"os"
 
 	"weir/cmd/internal/daemon"
+	"weir/cmd/internal/timers"
 )
 
-func main() { os.Exit(daemon.Main(daemon.Enforcer, os.Args, os.Stdout, os.Stderr)) }
+func main() {
+	timers.Coarsen()
+	os.Exit(daemon.Main(daemon.Enforcer, os.Args, os.Stdout, os.Stderr))
+}
