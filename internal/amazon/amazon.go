@@ -2,7 +2,7 @@
 // the SDK's environment and files unless Options name them, and the words for the server's errors. When the server
 // refuses the credentials, their client is made again for the next call, which reads them again.
 //
-// A call whose server sends nothing for 30 s ends with an error.
+// A call whose server sends nothing for 30 s ends with an error. So does an answer of more than 32 MiB.
 package amazon
 
 import (
@@ -19,6 +19,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 )
 
 // Patience is how long a server may send nothing.
@@ -40,8 +41,9 @@ func Load(ctx context.Context, o *Options) (aws.Config, error) {
 			return retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 2, time.Second })
 		}))
 	if client, ok := loaded.HTTPClient.(*awshttp.BuildableClient); ok { // with the certificates of the environment
-		loaded.HTTPClient = &http.Client{Transport: client.GetTransport(), CheckRedirect: follow}
+		loaded.HTTPClient = bounded{&http.Client{Transport: client.GetTransport(), CheckRedirect: follow}, false}
 	}
+	loaded.Logger = logging.Nop{}
 	if o.Region != "" {
 		loaded.Region = o.Region
 	}
@@ -52,6 +54,32 @@ func Load(ctx context.Context, o *Options) (aws.Config, error) {
 		err = errors.New("no region is known: set region, or AWS_REGION")
 	}
 	return loaded, err
+}
+
+const mostAnswer = 32 << 20
+
+// bounded bounds the bytes of answers: the SDK keeps all of them in memory.
+type bounded struct {
+	aws.HTTPClient
+	streams bool // those of success are read piece by piece
+}
+
+// Do sends a request.
+func (b bounded) Do(r *http.Request) (*http.Response, error) {
+	answer, err := b.HTTPClient.Do(r)
+	if err == nil && (!b.streams || answer.StatusCode/100 != 2) {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, mostAnswer)
+	}
+	return answer, err
+}
+
+// Streaming is the client of a call whose answer is read piece by piece, which may have any length.
+func Streaming(client aws.HTTPClient) aws.HTTPClient {
+	if b, ok := client.(bounded); ok {
+		b.streams = true
+		return b
+	}
+	return client
 }
 
 const mostRedirects = 10
