@@ -28,7 +28,7 @@ type replies struct {
 	elements int    // since the last command
 	bytes    int
 	open     []int // of the arrays that the next value is in, the values that are still to come
-	failed   bool // a reply was refused, and no more is read: go-redis asks on after some errors
+	failed   bool  // a reply was refused, and no more is read: go-redis asks on after some errors
 }
 
 // PlainReplies are those of a connection without TLS.
