@@ -163,6 +163,9 @@ func (s *Stream) list(ctx context.Context) (found state, err error) {
 		return found, s.explain(err, "kinesis:DescribeStreamSummary")
 	}
 	summary := about.StreamDescriptionSummary
+	if summary == nil {
+		return found, errors.New("the server does not describe the stream")
+	}
 	switch summary.StreamStatus {
 	case types.StreamStatusCreating, types.StreamStatusDeleting:
 		return found, ordered.ErrMissing
