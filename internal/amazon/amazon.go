@@ -2,13 +2,15 @@
 // the SDK's environment and files unless Options name them, and the words for the server's errors. When the server
 // refuses the credentials, their client is made again for the next call, which reads them again.
 //
-// A call whose server sends nothing for 30 s ends with an error.
+// A call whose server sends nothing for 30 s ends with an error. So does an answer of more than 32 MiB, or of
+// about half a million values.
 package amazon
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/logging"
 )
 
 // Patience is how long a server may send nothing.
@@ -40,8 +43,9 @@ func Load(ctx context.Context, o *Options) (aws.Config, error) {
 			return retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 2, time.Second })
 		}))
 	if client, ok := loaded.HTTPClient.(*awshttp.BuildableClient); ok { // with the certificates of the environment
-		loaded.HTTPClient = &http.Client{Transport: client.GetTransport(), CheckRedirect: follow}
+		loaded.HTTPClient = bounded{&http.Client{Transport: client.GetTransport(), CheckRedirect: follow}, false}
 	}
+	loaded.Logger = logging.Nop{}
 	if o.Region != "" {
 		loaded.Region = o.Region
 	}
@@ -52,6 +56,82 @@ func Load(ctx context.Context, o *Options) (aws.Config, error) {
 		err = errors.New("no region is known: set region, or AWS_REGION")
 	}
 	return loaded, err
+}
+
+// Bounds of an answer. A value takes some hundred bytes of memory: the SDK makes objects of all.
+const (
+	mostAnswer = 32 << 20
+	mostValues = 1 << 19 // by the characters before or between them; real answers have some ten thousand
+)
+
+var errValues = errors.New("the answer has too many values")
+
+// bounded bounds answers: the SDK keeps all of them in memory.
+type bounded struct {
+	aws.HTTPClient
+	streams bool // those of success are read piece by piece
+}
+
+// Do sends a request.
+func (b bounded) Do(r *http.Request) (*http.Response, error) {
+	answer, err := b.HTTPClient.Do(r)
+	if err == nil && (!b.streams || answer.StatusCode/100 != 2) {
+		answer.Body = &counted{ReadCloser: http.MaxBytesReader(nil, answer.Body, mostAnswer)}
+	}
+	return answer, err
+}
+
+// A counted body ends at too many values. Characters in texts do not count: those who write records choose them.
+type counted struct {
+	io.ReadCloser
+	first   byte // of the body, after white space: JSON begins with { or [
+	within  bool // a text of JSON, or a tag of XML
+	escaped bool // so is the next character of a text
+	values  int
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	for _, one := range b[:n] {
+		c.see(one)
+	}
+	if c.values > mostValues {
+		return 0, errValues
+	}
+	return n, err
+}
+
+func (c *counted) see(one byte) {
+	if c.first == 0 && strings.IndexByte(" \t\r\n", one) < 0 {
+		c.first = one
+	}
+	switch json := c.first == '{' || c.first == '['; {
+	case c.escaped:
+		c.escaped = false
+	case json && one == '"':
+		c.within = !c.within
+	case json && c.within:
+		c.escaped = one == '\\'
+	case json && (one == '{' || one == '[' || one == ','):
+		c.values++
+	case json:
+	case one == '<':
+		c.within = true
+		c.values++
+	case one == '>':
+		c.within = false
+	case one == '=' && c.within:
+		c.values++
+	}
+}
+
+// Streaming is the client of a call whose answer is read piece by piece, which may have any length.
+func Streaming(client aws.HTTPClient) aws.HTTPClient {
+	if b, ok := client.(bounded); ok {
+		b.streams = true
+		return b
+	}
+	return client
 }
 
 const mostRedirects = 10

@@ -1,6 +1,7 @@
 package amazon_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -52,5 +53,43 @@ func TestRedirects(t *testing.T) {
 	}
 	if elsewhere.Load() > 0 {
 		t.Error("another server was called")
+	}
+}
+
+// Answers have so many values, and texts of any characters.
+func TestValuesOfAnswers(t *testing.T) {
+	text, many := strings.Repeat(`{[<,=\"\\`, 100_000), 600_000
+	for body, want := range map[string]bool{
+		`{"a":"` + text + `"}`:                                    true,
+		`[{"a":"` + text + `"},"` + text + `"]`:                   true,
+		"<a><b>" + strings.Repeat("=,{[\"", 600_000) + "</b></a>": true,
+		"a text" + text:                                           true,
+		"":                                                        true,
+		` {"a":["\"",` + strings.Repeat("{},", many) + "1]}": false,
+		"[" + strings.Repeat("1,", many) + "1]":              false,
+		`{"a":"\\",` + strings.Repeat(`"":1,`, many):         false,
+		"<a>\"" + strings.Repeat("<b/>", many):               false,
+		"<a " + strings.Repeat("b='' ", many) + "/>":         false,
+		"x<a>" + strings.Repeat("<b/>", many):                false,
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+		loaded, err := amazon.Load(t.Context(), &amazon.Options{Region: "eu-central-1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := loaded.HTTPClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(answer.Body)
+		if want && (err != nil || string(got) != body) || !want && err == nil {
+			t.Errorf("%.20q…: %d bytes, %v", body, len(got), err)
+		}
+		_ = answer.Body.Close()
+		server.Close()
 	}
 }

@@ -1,6 +1,7 @@
 // Package bucket lists and reads objects of S3, and receives messages of SQS. Its logins are those of package amazon.
 //
-// Bounds. A page of a listing has 1,000 objects. A call whose server sends nothing for 30 s ends with an error.
+// Bounds. A page of a listing has 1,000 objects. A call whose server sends nothing for 30 s ends with an error, and so does
+// an answer of more than 32 MiB that is no object.
 //
 // A method starts no goroutine that outlives it. Buckets and queues are used by one goroutine at a time.
 package bucket
@@ -152,7 +153,7 @@ func (b *Bucket) Open(ctx context.Context, o *Object) (*Body, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	out, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key})
+	out, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: &key}, func(o *s3.Options) { o.HTTPClient = amazon.Streaming(o.HTTPClient) })
 	if err != nil {
 		cancel()
 		if unprintable(key) && answeredGone(err) {

@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/segmentio/kafka-go/sasl"
@@ -40,9 +42,9 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	case "PLAIN":
 		return plain.Mechanism{Username: s.User, Password: password}, nil
 	case "SCRAM-SHA-256":
-		return scram.Mechanism(scram.SHA256, s.User, password)
+		return salted(scram.Mechanism(scram.SHA256, s.User, password))
 	case "SCRAM-SHA-512":
-		return scram.Mechanism(scram.SHA512, s.User, password)
+		return salted(scram.Mechanism(scram.SHA512, s.User, password))
 	}
 
 	return nil, fmt.Errorf("mechanism: %q is unknown; write plain, scram-sha-256, scram-sha-512 or oauthbearer", s.Mechanism)
@@ -61,6 +63,32 @@ func secret(key, path string) (string, error) {
 		return "", fmt.Errorf("%s: %s is empty", key, path)
 	}
 	return text, nil
+}
+
+// mostIterations bounds how often SCRAM hashes the password, which the broker says. That takes about a second. Brokers of
+// Kafka say at most 16,384.
+const mostIterations = 1_000_000
+
+// A saltedLogin is one by SCRAM that ends where the broker wants it to take too long: nothing else would end it.
+type saltedLogin struct{ sasl.Mechanism }
+
+func salted(m sasl.Mechanism, err error) (sasl.Mechanism, error) { return saltedLogin{m}, err }
+
+func (s saltedLogin) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	conversation, first, err := s.Mechanism.Start(ctx)
+	return saltedConversation{conversation}, first, err
+}
+
+type saltedConversation struct{ sasl.StateMachine }
+
+func (s saltedConversation) Next(ctx context.Context, challenge []byte) (done bool, response []byte, err error) {
+	for field := range bytes.SplitSeq(challenge, []byte(",")) {
+		number, ok := bytes.CutPrefix(field, []byte("i="))
+		if n, err := strconv.Atoi(string(number)); ok && (err != nil || n > mostIterations) {
+			return false, nil, fmt.Errorf("the broker wants %.20s iterations of SCRAM, and at most %d are allowed", number, mostIterations)
+		}
+	}
+	return s.StateMachine.Next(ctx, challenge)
 }
 
 func (s *SASL) name() string { return strings.ToUpper(s.Mechanism) }

@@ -4,7 +4,7 @@
 // length that the name node has for it, so lines that are added meanwhile are not read in part. A file that is being
 // written is read by OpenFrom only, up to what its data nodes show of it: the name node learns of that only now and then.
 //
-// Bounds. An answer of a name node has at most 16 MiB. A listing has at most 1,000,000 files and folders, 64 deep. A call
+// Bounds. An answer of a name node has at most 16 MiB, and 100,000 files and folders. A listing has at most 1,000,000 files and folders, 64 deep. A call
 // whose server sends nothing for 30 s ends with an error. A redirect is followed once, to a data node's WebHDFS, with the
 // scheme of the name node; nothing of ours is sent there.
 //
@@ -12,6 +12,7 @@
 package webhdfs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,6 +75,29 @@ type status struct {
 	ID       int64  `json:"fileId"`
 	Length   int64  `json:"length"`
 	Modified int64  `json:"modificationTime"` // Unix ms
+}
+
+// mostAtOnce bounds how many a name node lists in an answer (dfs.ls.limit, by default 1,000).
+const mostAtOnce = 100_000
+
+type statuses []status
+
+// UnmarshalJSON reads one by one: an empty one has three bytes, and takes much more memory.
+func (s *statuses) UnmarshalJSON(text []byte) error {
+	in := json.NewDecoder(bytes.NewReader(text))
+	if _, err := in.Token(); err != nil {
+		return err
+	}
+	for in.More() {
+		if len(*s) == mostAtOnce {
+			return fmt.Errorf("it has more than %d files and folders", mostAtOnce)
+		}
+		*s = append(*s, status{})
+		if err := in.Decode(&(*s)[len(*s)-1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *status) object(at string) bucket.Object {
@@ -145,7 +169,7 @@ func (f *Files) list(ctx context.Context, folder, after string) (some []status, 
 	var answer struct {
 		DirectoryListing struct {
 			Partial struct {
-				FileStatuses struct{ FileStatus []status }
+				FileStatuses struct{ FileStatus statuses }
 			} `json:"partialListing"`
 			Remaining int64 `json:"remainingEntries"`
 		}

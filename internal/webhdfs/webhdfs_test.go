@@ -29,6 +29,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 		"gives no number of the inode of /logs/a":           {"LISTSTATUS_BATCH": strings.Replace(fmt.Sprintf(one, "a", 0), "fileId", "id", 1)},
 		"the name node has a length of -1":                  {"GETFILESTATUS": `{"FileStatus": {"length": -1}}`, "GET_BLOCK_LOCATIONS": `{"LocatedBlocks": {"fileLength": -1}}`, "OPEN": "to http://HOST/webhdfs/v1/a?op=DATA", "DATA": "abc"},
 		"has more than 10 files":                            {"LISTSTATUS_BATCH": fmt.Sprintf(one, "a", 1)},
+		"it has more than 100000 files and folders":         {"LISTSTATUS_BATCH": strings.Replace(fmt.Sprintf(one, "a", 0), "[{", "["+strings.Repeat("{},", 200_000)+"{", 1)},
 		"request body too large":                            {"LISTSTATUS_BATCH": `{"a": "` + strings.Repeat("a", answerMost) + `"}`},
 		"requires Kerberos":                                 {"LISTSTATUS_BATCH": "401"},
 		"the name node is not the active one":               {"LISTSTATUS_BATCH": "403"},

@@ -3,8 +3,10 @@ package notify
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,6 +176,25 @@ func TestSecretsAreInNoError(t *testing.T) {
 	}
 	if len(other.all()) > 0 {
 		t.Error("a redirect was followed")
+	}
+}
+
+// A server that answers with what it got, as Express does where there is no such path, brings no secret into logs.
+func TestAnswersWithSecrets(t *testing.T) {
+	t.Parallel()
+	token := "SECRET" + strings.Repeat("0123456789abcdef", 100)
+	in := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprint(w, "Cannot POST ", r.URL.Path, " ", r.RequestURI, " ", r.Header.Get("Authorization"), " ", r.URL.Query()["sig"], " ", string(body))
+	}))
+	t.Cleanup(in.Close)
+	server := Server{URLFile: secretFile(t, in.URL+"/services/T0SECRET/SECRET%2Ftoken?sig=SECRET%2F1+2"), AuthorizationFile: secretFile(t, "Bearer "+token)}
+	for _, target := range []Target{&Chat{Server: server}, &Webhook{Server: server}, &PagerDuty{Server: Server{URL: in.URL}, RoutingKeyFile: secretFile(t, "SECRETkey")}} {
+		answer, err := target.Send(t.Context(), messageOf(event("a")))
+		if err == nil || strings.Contains(err.Error()+answer, "SECRET") || !strings.Contains(answer, "404 Not Found Cannot POST /") {
+			t.Errorf("%s: %q, %v", target.Kind(), answer, err)
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,11 +34,14 @@ const maxAnswer = 1024
 
 var errNoRedirect = errors.New("it redirects, and messages are not sent elsewhere")
 
-// post sends a body. Errors do not contain the URL.
-func (s *Server) post(ctx context.Context, suffix, contentType, id string, body []byte) (answer string, err error) {
+// post sends a body. Errors and answers do not contain the URL, nor other secrets.
+func (s *Server) post(ctx context.Context, suffix, contentType, id string, body []byte, secrets ...string) (answer string, err error) {
 	to, err := s.url()
 	if err != nil {
 		return "", err
+	}
+	if s.URLFile != "" {
+		secrets = append(secrets, partsOf(to)...)
 	}
 	if suffix != "" {
 		to.Path = cmp.Or(to.Path, "/") // JoinPath leaves an empty path relative
@@ -53,6 +57,7 @@ func (s *Server) post(ctx context.Context, suffix, contentType, id string, body 
 			return "", err
 		}
 		request.Header.Set("Authorization", value)
+		secrets = append(secrets, strings.Fields(value)...)
 	}
 
 	client, err := s.client()
@@ -62,8 +67,9 @@ func (s *Server) post(ctx context.Context, suffix, contentType, id string, body 
 	defer client.CloseIdleConnections()
 	response, err := client.Do(request)
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
-		if err = outer.Err; len(err.Error()) > maxAnswer { // it has a header of the answer
-			err = errors.New(plain(err.Error()))
+		err = outer.Err
+		if text := hide(err.Error(), secrets); len(text) > maxAnswer || text != err.Error() { // it has a header of the answer
+			err = errors.New(plain(text))
 		}
 		err = fmt.Errorf("asking %s: %w", to.Host, err) // without the URL
 	}
@@ -73,9 +79,33 @@ func (s *Server) post(ctx context.Context, suffix, contentType, id string, body 
 	defer response.Body.Close()
 
 	// A longer answer is not read, nor one that does not end.
-	text, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	answer = plain(strings.TrimSpace(response.Status + " " + string(text)))
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer+maxSecret))
+	answer = plain(hide(strings.TrimSpace(response.Status+" "+string(text)), secrets))
 	return answer, answered(response, answer)
+}
+
+// shortestPart is how many characters a part of a URL has at least that is taken for a secret.
+const shortestPart = 6
+
+// partsOf returns the parts of a URL that may be secrets.
+func partsOf(to *url.URL) (parts []string) {
+	password, _ := to.User.Password()
+	for _, part := range strings.FieldsFunc(to.RequestURI()+"/"+to.Path+"/"+to.User.Username()+"/"+password, func(r rune) bool { return strings.ContainsRune("/?&=;", r) }) {
+		if plain, err := url.QueryUnescape(part); err == nil {
+			parts = append(parts, plain)
+		}
+		parts = append(parts, part)
+	}
+	return slices.DeleteFunc(parts, func(part string) bool { return len(part) < shortestPart })
+}
+
+// hide replaces secrets in a text: some servers answer with what they got.
+func hide(text string, secrets []string) string {
+	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
+	for _, one := range secrets {
+		text = strings.ReplaceAll(text, one, "***")
+	}
+	return text
 }
 
 // answered returns what is wrong with an answer.

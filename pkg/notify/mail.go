@@ -1,16 +1,19 @@
 package notify
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/wneessen/go-mail"
+	"github.com/wneessen/go-mail/smtp"
 )
 
 // Mail sends messages by SMTP.
@@ -109,9 +112,51 @@ func (s *Mail) client(ctx context.Context) (*mail.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(s.User), mail.WithPassword(password))
+		options = append(options, mail.WithSMTPAuthCustom(&login{host: host, user: s.User, password: password}))
 	}
 	return mail.NewClient(host, options...)
+}
+
+// A login is in the best way that the server offers, as the library would choose it, but without a channel binding.
+type login struct {
+	smtp.Auth
+	host, user, password string
+}
+
+// Start chooses the way.
+func (l *login) Start(server *smtp.ServerInfo) (way string, first []byte, err error) {
+	offers := func(way mail.SMTPAuthType) bool { return slices.Contains(server.Auth, string(way)) }
+	switch {
+	case offers(mail.SMTPAuthSCRAMSHA256):
+		l.Auth = smtp.ScramSHA256Auth(l.user, l.password)
+	case offers(mail.SMTPAuthSCRAMSHA1):
+		l.Auth = smtp.ScramSHA1Auth(l.user, l.password)
+	case offers(mail.SMTPAuthNTLM):
+		l.Auth = smtp.NTLMAuth(l.user, l.password, "")
+	case offers(mail.SMTPAuthCramMD5):
+		l.Auth = smtp.CRAMMD5Auth(l.user, l.password)
+	case offers(mail.SMTPAuthPlain) && server.TLS:
+		l.Auth = smtp.PlainAuth("", l.user, l.password, l.host, false)
+	case offers(mail.SMTPAuthLogin) && server.TLS:
+		l.Auth = smtp.LoginAuth(l.user, l.password, l.host, false)
+	default:
+		return "", nil, mail.ErrNoSupportedAuthDiscovered
+	}
+	return l.Auth.Start(server)
+}
+
+// mostIterations bounds how often SCRAM hashes the password, which the server says. That takes about a second.
+const mostIterations = 1_000_000
+
+// Next answers the server, unless it wants SCRAM to take so long that nothing would end it.
+func (l *login) Next(challenge []byte, more bool) ([]byte, error) {
+	for field := range bytes.SplitSeq(challenge, []byte(",")) {
+		number, ok := bytes.CutPrefix(field, []byte("i="))
+		if n, err := strconv.Atoi(string(number)); ok && (err != nil || n > mostIterations) {
+			return nil, fmt.Errorf("the mail server wants %.20s iterations of SCRAM, and at most %d are allowed", plain(string(number)), mostIterations)
+		}
+	}
+	return l.Auth.Next(challenge, more)
 }
 
 func (s *Mail) policy() mail.TLSPolicy {

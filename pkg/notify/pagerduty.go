@@ -45,7 +45,7 @@ func (p *PagerDuty) Send(ctx context.Context, m *Message) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return p.post(ctx, "", "application/json", m.ID, encode(pagerDuty(m, key)))
+	return p.post(ctx, "", "application/json", m.ID, encode(pagerDuty(m, key)), key)
 }
 
 // longestSummary is in bytes. PagerDuty allows 1,024 characters.

@@ -1,9 +1,11 @@
 package notify
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,6 +135,58 @@ func TestMailServersThatMisbehave(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 		<-served // because the connection was closed
+	}
+}
+
+// A mail server that wants very many iterations of SCRAM gets an error at once, and takes no processor.
+func TestAMailServerThatWantsManyIterations(t *testing.T) {
+	t.Parallel()
+	for iterations, want := range map[string]string{"4096": "proves", "2000000000": "iterations", "99999999999999999999": "iterations"} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		go func() {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			fmt.Fprint(conn, "220 mail\r\n")
+			for lines := bufio.NewScanner(conn); lines.Scan(); {
+				line := strings.TrimPrefix(lines.Text(), "AUTH SCRAM-SHA-256 ")
+				first, err := base64.StdEncoding.DecodeString(line)
+				_, nonce, found := strings.Cut(string(first), "r=")
+				switch {
+				case strings.HasPrefix(line, "EHLO"):
+					fmt.Fprint(conn, "250-mail\r\n250 AUTH PLAIN SCRAM-SHA-256\r\n")
+				case strings.HasPrefix(line, "AUTH"):
+					fmt.Fprint(conn, "334 \r\n")
+				case err == nil && strings.Contains(nonce, ",p="):
+					fmt.Fprint(conn, "535 it proves that it knows the password\r\n")
+				case err == nil && found:
+					fmt.Fprintf(conn, "334 %s\r\n", base64.StdEncoding.EncodeToString([]byte("r="+nonce+"x,s=QUJDRA==,i="+iterations)))
+				default:
+					fmt.Fprint(conn, "500 no\r\n")
+				}
+			}
+		}()
+		r := to("ops", &Mail{Server: listener.Addr().String(), From: "a@example.com", To: []string{"b@example.com"}, TLS: MailOffered, User: "weir", PasswordFile: secretFile(t, "p")})
+		r.Timeout = 5 * time.Second
+		ended := make(chan error, 1)
+		go func() {
+			_, err := r.Try(t.Context(), messageOf(event("a")))
+			ended <- err
+		}()
+		select {
+		case err := <-ended:
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", iterations, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Errorf("%s: it takes 20 s and more", iterations)
+		}
 	}
 }
 

@@ -253,6 +253,10 @@ func (s *Source) FromYAML(v yamlfile.Value) {
 			s.checkRedisStream(v)
 		case "amqp":
 			s.checkAMQP(v)
+		case "nats":
+			if !s.TLS.On && s.NATS.PasswordFile+s.NATS.TokenFile != "" {
+				warnOfPassword(v.Key("nats").Key("url"), s.NATS.URL, "nats://", "write tls:// if the server has it")
+			}
 		case "s3":
 			s.checkS3(v)
 		case "hdfs":

@@ -36,6 +36,8 @@ func (s *AMQP) Validate(v yamlfile.Value) {
 	default:
 		if err := checkAMQP(s.URL); err != nil {
 			v.Key("url").Fault(err)
+		} else if s.PasswordFile != "" {
+			warnOfPassword(v.Key("url"), s.URL, "amqp://", "write amqps:// if the server has it")
 		}
 	}
 	if (s.User == "") != (s.PasswordFile == "") {

@@ -33,6 +33,20 @@ func warnPlain(v yamlfile.Value, text string, fault error) {
 	}
 }
 
+// warnOfPassword warns of a secret that everyone on the way to the servers of a URL can read. scheme is the one without TLS.
+func warnOfPassword(v yamlfile.Value, urls, scheme, write string) {
+	for one := range strings.SplitSeq(urls, ",") {
+		rest, plain := strings.CutPrefix(strings.TrimSpace(one), scheme)
+		if !plain && strings.Contains(one, "://") {
+			continue
+		}
+		if host, _, _ := strings.Cut(rest, "/"); !loopbackHost(host) {
+			v.Warnf(write, "the secret of the source is sent to %s without encryption", host)
+			return
+		}
+	}
+}
+
 // Validate checks the stream and the endpoint.
 func (s *Kinesis) Validate(v yamlfile.Value) {
 	switch {

@@ -35,6 +35,8 @@ func (s *RedisStream) Validate(v yamlfile.Value) {
 	default:
 		if err := checkRedis(s.URL); err != nil {
 			v.Key("url").Fault(err)
+		} else if s.PasswordFile != "" && strings.HasPrefix(s.URL, "redis://") {
+			warnOfPassword(v.Key("url"), s.URL, "redis://", "write rediss:// if the server has it")
 		}
 	}
 	if s.User != "" && s.PasswordFile == "" {

@@ -120,3 +120,33 @@ func TestWarningsOfPlainServers(t *testing.T) {
 		}
 	}
 }
+
+// A password that goes to another machine without TLS has a warning.
+func TestWarningsOfSecretsInClear(t *testing.T) {
+	const warned = "without encryption"
+	for source, want := range map[string]bool{
+		"amqp: {url: 'amqp://a.internal:5672', queue: a, user: weir, password_file: p}":                         true,
+		"amqp: {url: 'amqp://a.internal:5672', queue: a}":                                                       false,
+		"amqp: {url: 'amqps://a.internal:5671', queue: a, user: weir, password_file: p}":                        false,
+		"amqp: {url: 'amqp://127.0.0.1:5672/x', queue: a, user: weir, password_file: p}":                        false,
+		"redis_stream: {url: 'redis://localhost:6379/0', keys: [a], password_file: p}":                          false,
+		"redis_stream: {url: 'redis://localhost:6379,a.internal:6379', keys: [a], password_file: p}":            true,
+		"redis_stream: {url: 'redis://a.internal:6379/0?master=m', keys: [a], password_file: p}":                true,
+		"redis_stream: {url: 'redis://a.internal:6379/0?master=m', keys: [a]}":                                  false,
+		"redis_stream: {url: 'rediss://a.internal:6379,b.internal:6379', keys: [a], password_file: p}":          false,
+		"nats: {url: 'tls://a.internal:4222', stream: a, token_file: p}":                                        false,
+		"nats: {url: 'nats://localhost:4222, nats://a.internal:4222', stream: a, user: weir, password_file: p}": true,
+		"nats: {url: 'nats://a.internal:4222', stream: a, token_file: p}":                                       true,
+		"nats: {url: 'nats://a.internal:4222', stream: a, token_file: p}, tls: true":                            false,
+		"nats: {url: 'nats://a.internal:4222', stream: a, credentials_file: p}":                                 false,
+	} {
+		_, warnings, err := config.Read([]byte("collector: {sources: [{name: web, "+source+"}]}\nrules:\n  rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"),
+			config.Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}})
+		if err != nil {
+			t.Fatal(source, err)
+		}
+		if got := warnings.Error(); strings.Contains(got, warned) != want {
+			t.Errorf("%s: %s", source, got)
+		}
+	}
+}

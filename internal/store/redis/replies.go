@@ -13,6 +13,7 @@ const (
 	mostElements = 4 << 20
 	mostBytes    = 256 << 20
 	longestLine  = 64 << 10
+	deepest      = 16 // arrays in one another: each takes a part of the stack
 )
 
 // ErrReply reports a reply that is longer than any to our commands, or damaged.
@@ -26,7 +27,8 @@ type replies struct {
 	text     int    // bytes of a text that are still to come
 	elements int    // since the last command
 	bytes    int
-	failed   bool // a reply was refused, and no more is read: go-redis asks on after some errors
+	open     []int // of the arrays that the next value is in, the values that are still to come
+	failed   bool  // a reply was refused, and no more is read: go-redis asks on after some errors
 }
 
 // PlainReplies are those of a connection without TLS.
@@ -108,13 +110,31 @@ func (r *replies) claim(line []byte) bool {
 			return false
 		}
 	}
+	values := 0
 	switch line[0] {
-	case '*', '~', '>', '%', '|':
-		r.elements += max(count, 0)
+	case '*', '~', '>':
+		values = max(count, 0)
+	case '%', '|':
+		values = 2 * max(count, 0)
 	case '$', '=', '!':
 		if r.bytes += max(count, 0); count >= 0 {
 			r.text = count + len("\r\n")
 		}
 	}
-	return r.elements <= mostElements && r.bytes <= mostBytes
+	r.elements += values
+	r.nest(values, line[0] == '|')
+	return r.elements <= mostElements && r.bytes <= mostBytes && len(r.open) <= deepest
+}
+
+// nest notes a value, which has others in it. An attribute stands before the value that it is about.
+func (r *replies) nest(values int, attribute bool) {
+	if last := len(r.open) - 1; last >= 0 && !attribute {
+		r.open[last]--
+	}
+	if values > 0 {
+		r.open = append(r.open, values)
+	}
+	for last := len(r.open) - 1; last >= 0 && r.open[last] == 0; last-- {
+		r.open = r.open[:last]
+	}
 }

@@ -47,7 +47,7 @@ func answering(t *testing.T, reply string) (url string) {
 func TestRepliesThatClaimMuch(t *testing.T) {
 	for _, reply := range []string{
 		"*2147483647\r\n", "%1073741823\r\n", "~2147483647\r\n", "$2147483647\r\n", "*99999999999999999999\r\n",
-		strings.Repeat("*1000000\r\n", 100), "+" + strings.Repeat("x", 1<<20),
+		strings.Repeat("*1000000\r\n", 100), "+" + strings.Repeat("x", 1<<20), strings.Repeat("*1\r\n", 4_100_000),
 	} {
 		client, err := Dial(Options{URL: answering(t, reply)})
 		if err != nil {
@@ -68,7 +68,8 @@ func TestRepliesThatClaimMuch(t *testing.T) {
 
 // Replies of all kinds are seen as they are, however they are cut.
 func TestRepliesInPieces(t *testing.T) {
-	reply := "*3\r\n$5\r\n*9\r\n1\r\n$-1\r\n%1\r\n+OK\r\n:7\r\n*-1\r\n_\r\n$0\r\n\r\n"
+	reply := "*3\r\n$5\r\n*9\r\n1\r\n$-1\r\n%1\r\n+OK\r\n:7\r\n*-1\r\n_\r\n$0\r\n\r\n" + // the third value is the map
+		"*2\r\n*1\r\n*0\r\n|1\r\n+a\r\n:1\r\n*1\r\n|1\r\n+a\r\n:1\r\n:7\r\n"
 	for size := range len(reply) {
 		var r replies
 		for rest := reply; rest != ""; {
@@ -77,8 +78,8 @@ func TestRepliesInPieces(t *testing.T) {
 				t.Fatalf("pieces of %d bytes: refused at %q", size+1, piece)
 			}
 		}
-		if r.elements != 4 || r.text != 0 || len(r.line) != 0 {
-			t.Errorf("pieces of %d bytes: %d elements", size+1, r.elements)
+		if r.elements != 13 || r.text != 0 || len(r.line) != 0 || len(r.open) != 0 {
+			t.Errorf("pieces of %d bytes: %d elements, %d open", size+1, r.elements, len(r.open))
 		}
 	}
 }

@@ -30,7 +30,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net/http"
 	"slices"
 	"strconv"
 	"sync"
@@ -40,7 +39,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/smithy-go"
-	"github.com/aws/smithy-go/logging"
 
 	"weir/internal/amazon"
 	"weir/pkg/collector/ordered"
@@ -50,7 +48,6 @@ const (
 	listEvery  = 10 * time.Second
 	mostShards = 4096
 	longestID  = 128
-	answerMost = 32 << 20
 )
 
 // Options name a stream.
@@ -166,6 +163,9 @@ func (s *Stream) list(ctx context.Context) (found state, err error) {
 		return found, s.explain(err, "kinesis:DescribeStreamSummary")
 	}
 	summary := about.StreamDescriptionSummary
+	if summary == nil {
+		return found, errors.New("the server does not describe the stream")
+	}
 	switch summary.StreamStatus {
 	case types.StreamStatusCreating, types.StreamStatusDeleting:
 		return found, ordered.ErrMissing
@@ -276,22 +276,9 @@ func (s *Stream) connected(ctx context.Context) (*kinesis.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	loaded.HTTPClient = bounded{loaded.HTTPClient}
-	loaded.Logger = logging.Nop{}
 	loaded.Retryer = func() aws.Retryer { return aws.NopRetryer{} } // the shard's few calls are its own to use
 	s.client = kinesis.NewFromConfig(loaded)
 	return s.client, nil
-}
-
-// bounded bounds the bytes of answers.
-type bounded struct{ aws.HTTPClient }
-
-func (b bounded) Do(r *http.Request) (*http.Response, error) {
-	answer, err := b.HTTPClient.Do(r)
-	if err == nil {
-		answer.Body = http.MaxBytesReader(nil, answer.Body, answerMost)
-	}
-	return answer, err
 }
 
 // refused makes the next call read the credentials again, if they are the cause of an error.

@@ -3,6 +3,7 @@ package rabbit
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 )
@@ -45,11 +46,17 @@ const (
 	headerStart = 12 // a header's class, weight and the size of the body
 
 	headerFrame = 2
+	headerBytes = frameStart + 4 // the place of the size of the body
+
+	mostMessage = 512 << 20 // bytes; a server has no more (max_message_size)
+	mostFrame   = 128 << 10 // that we let the server send
 
 	hasType     = 1 << 15
 	hasEncoding = 1 << 14
 	hasHeaders  = 1 << 13
 )
+
+var errLong = errors.New("the server sends a message of more than 512 MiB")
 
 // next begins the next frame.
 func (b *bare) next() error {
@@ -65,6 +72,9 @@ func (b *bare) next() error {
 	start = start[:frameStart+headerStart]
 	if _, err := io.ReadFull(b.in, start[frameStart:]); err != nil {
 		return err
+	}
+	if binary.BigEndian.Uint64(start[headerBytes:]) > mostMessage {
+		return errLong
 	}
 	properties := &fields{from: b.in, left: size - headerStart}
 	offset, found := properties.offset()

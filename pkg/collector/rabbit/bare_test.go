@@ -72,13 +72,23 @@ func TestABareConnectionHasNoProperties(t *testing.T) {
 	}
 }
 
+// A message that has no end, by its size, ends the connection before it takes memory. One of 512 MiB is read.
+func TestAMessageWithoutAnEnd(t *testing.T) {
+	for size, want := range map[uint64]error{512 << 20: nil, 512<<20 + 1: errLong, 1 << 62: errLong} {
+		header := binary.BigEndian.AppendUint64([]byte("\x00\x3c\x00\x00"), size)
+		if _, err := io.ReadAll(newBare(in{Reader: strings.NewReader(frameOf(2, string(header)+"\x00\x00"))})); err != want {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
 // A connection that ends anywhere is read to its end, and so are frames of any content.
 func FuzzBare(f *testing.F) {
 	f.Add([]byte(withHeaders("\x01aS" + sized("b"))))
 	f.Add([]byte("\x02\x00\x01\xff\xff\xff\xff" + message))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var whole bytes.Buffer
-		if n, err := whole.ReadFrom(newBare(in{Reader: bytes.NewReader(data)})); n > 2*int64(len(data)) || err != nil && err != io.ErrUnexpectedEOF {
+		if n, err := whole.ReadFrom(newBare(in{Reader: bytes.NewReader(data)})); n > 2*int64(len(data)) || err != nil && err != io.ErrUnexpectedEOF && err != errLong {
 			t.Errorf("%d bytes of %d, %v", n, len(data), err)
 		}
 	})

@@ -47,7 +47,7 @@ func (l *link) connect() error {
 	}
 	_, place, _ := strings.Cut(o.URL, "://")
 	conn, err := amqp.DialConfig("amqp://"+place, amqp.Config{ // dial does TLS, below what it wraps
-		SASL: []amqp.Authentication{login}, Heartbeat: heartbeat, Dial: l.dial,
+		SASL: []amqp.Authentication{login}, Heartbeat: heartbeat, FrameSize: mostFrame, Dial: l.dial,
 		Properties: amqp.Table{"connection_name": "weir"},
 	})
 	if err != nil {
