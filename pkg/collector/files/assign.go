@@ -79,6 +79,11 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	}
 
 	quiet := f.in.Now().Sub(file.info.ModTime()) > finalAfter
+	if len(start) > 0 && len(tape.WithoutZeros(start)) == 0 { // whose log it is shows only behind the hole: it may be a copy that is being made
+		f.undecided = f.undecided || !quiet
+		return false
+	}
+
 	complete = complete || compressed == logfile.Plain && file.suffix != "" && quiet
 	text, ok := opening(start, complete)
 	if !ok {
