@@ -268,6 +268,7 @@ func TestTheStatusNamesARedisThatEvicts(t *testing.T) {
 	r := newBranch(t, 2, limited)
 	m := r.install()
 	m.start()
+	r.somebody(r.feed("feed"))
 	for _, policy := range []string{"allkeys-lru", "noeviction"} {
 		if err := r.redis.Client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
 			t.Fatal(err)
