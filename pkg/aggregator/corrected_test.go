@@ -296,3 +296,21 @@ func TestABlockThatComesToLastBegins(t *testing.T) {
 	}
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Level == 2 && e.Until == begin+660_300 })
 }
+
+// Late hits show that the block of an entry was a short one that is over, and that another followed. Both have their events.
+func TestABlockThatIsOverAfterAllIsCorrected(t *testing.T) {
+	l := newLab(t, 1, newMemoryStore())
+	begin := l.newest().UnixMilli()
+	l.clock = begin + 60_000
+	l.now = time.UnixMilli(begin + 30_000)
+	p := l.takes()
+	l.at("a", begin, 21_000, 21_100, 21_200, 21_300, 22_000, 22_100, 22_200, 22_300, 22_400)
+	l.settle(p)
+	l.at("b", begin, 1000, 1100, 1200, 1300, 1400)
+	l.settle(p)
+	id := blocklist.ID("few", "192.0.2.1", begin+22_000, 1)
+	if events := l.eventsOf(id); !slices.Equal(events, []string{blocklist.EventBlocked, blocklist.EventCorrected}) {
+		t.Errorf("the events are %q", events)
+	}
+	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Level == 2 && e.From == begin+22_400 })
+}

@@ -242,17 +242,7 @@ func TestTheStatusNamesARedisThatIsAway(t *testing.T) {
 	r.somebody(f)
 	awaits := func(what string, is func(text string) bool) {
 		t.Helper()
-		r.eventually(what, func() error {
-			var status struct{ Store string }
-			text := ""
-			if err := m.get("/status", &status); err != nil {
-				text = err.Error()
-			}
-			if text += status.Store; !is(text) {
-				return fmt.Errorf("it has %q", text)
-			}
-			return nil
-		})
+		r.awaitStore(m, what, is)
 	}
 	names := func(text string) bool { return strings.Contains(text, r.redis.Addr) }
 	r.redis.Kill()
@@ -269,6 +259,38 @@ func TestTheStatusNamesARedisThatIsAway(t *testing.T) {
 	r.redis.Restart()
 	awaits("it is back", func(text string) bool { return text == "" })
 	r.drained()
+}
+
+// A Redis whose policy changes while an aggregator runs, as after a failover to another one, may lose counts. The status
+// says so.
+func TestTheStatusNamesARedisThatEvicts(t *testing.T) {
+	t.Parallel()
+	r := newBranch(t, 2, limited)
+	m := r.install()
+	m.start()
+	r.somebody(r.feed("feed"))
+	for _, policy := range []string{"allkeys-lru", "noeviction"} {
+		if err := r.redis.Client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+			t.Fatal(err)
+		}
+		r.awaitStore(m, policy, func(text string) bool { return strings.Contains(text, policy) == (policy != "noeviction") })
+	}
+}
+
+// awaitStore waits until the status of an aggregator says of its store, or the error of asking for it, what it should.
+func (r *river) awaitStore(m *member, what string, is func(text string) bool) {
+	r.t.Helper()
+	r.eventually(what, func() error {
+		var status struct{ Store string }
+		text := ""
+		if err := m.get("/status", &status); err != nil {
+			text = err.Error()
+		}
+		if text += status.Store; !is(text) {
+			return fmt.Errorf("it has %q", text)
+		}
+		return nil
+	})
 }
 
 func (r *river) emptyRedis() {

@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"weir/cmd/internal/config"
@@ -48,6 +50,7 @@ type RunningAggregator struct {
 	store             store.Store
 	blocklist, events topic.Appender
 	groups            topic.Appender // to the hits
+	evicts            *telemetry.Faults
 	logger            *slog.Logger
 	closeAlso         func()
 }
@@ -70,7 +73,7 @@ func OpenAggregator(ctx context.Context, p *Process, client topic.Log) (*Running
 		return nil, err
 	}
 
-	r := &RunningAggregator{store: cold, logger: p.Logger, closeAlso: func() {}}
+	r := &RunningAggregator{store: cold, evicts: telemetry.NewFaults(p.Logger), logger: p.Logger, closeAlso: func() {}}
 	r.blocklist = p.producer(client, list, "blocklist")
 	r.events = p.producer(client, events, "events")
 	r.groups = p.producer(client, hits, "groups")
@@ -231,7 +234,36 @@ func mattersFor(r *rule.Rule) time.Duration {
 }
 
 // Run counts until the context is done. It fails when a topic's number of partitions is not the configured one.
-func (r *RunningAggregator) Run(ctx context.Context) error { return permanent(r.Aggregator.Run(ctx)) }
+func (r *RunningAggregator) Run(ctx context.Context) error {
+	watching, cancel := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { r.watchStore(watching) })
+	defer watch.Wait()
+	defer cancel()
+	return permanent(r.Aggregator.Run(ctx))
+}
+
+// watchStore reports a Redis that evicts keys: its settings may change, and after a failover it is another server.
+func (r *RunningAggregator) watchStore(ctx context.Context) {
+	inRedis, ok := r.store.(*redis.Store)
+	if !ok {
+		return
+	}
+	for tick := time.NewTicker(10 * time.Second); ; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
+		switch err := inRedis.Check(ctx); {
+		case errors.Is(err, redis.ErrEvicts):
+			r.evicts.Note("store", err)
+		case err == nil:
+			r.evicts.Over("store")
+		}
+	}
+}
 
 // Status returns the aggregator's status with the error of its store, and why it cannot write to Kafka. While a Redis fails,
 // the partitions say whether hits wait.
@@ -252,7 +284,7 @@ func (r *RunningAggregator) Status() any {
 	}
 	onDisk, ok := r.store.(*disk.Store)
 	if !ok {
-		s.Store = r.Aggregator.StoreFault()
+		s.Store = cmp.Or(r.Aggregator.StoreFault(), r.evicts.Lasts("store"))
 		return s
 	}
 	if err := onDisk.Fault(); err != nil {

@@ -105,6 +105,9 @@ func CheckClient(ctx context.Context, client goredis.UniversalClient) error {
 	return (&Store{client: client}).eachMaster(ctx, refuseEviction)
 }
 
+// Check reports whether the server still keeps its data. It changes nothing there.
+func (s *Store) Check(ctx context.Context) error { return CheckClient(ctx, s.client) }
+
 // Dial makes a client of the server that Options name, for other stores in Redis. It does not connect yet.
 func Dial(o Options) (goredis.UniversalClient, error) {
 	u, err := parseURL(o.URL)

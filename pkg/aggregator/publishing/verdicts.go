@@ -97,12 +97,14 @@ func (p *Publisher) other(to []Publication, w *windows.Window, o window.Outcome,
 	if !v.HeldBack(w.Rule) {
 		p.groups.began(w, o)
 	}
-	if !v.Live(now.UnixMilli()) {
-		return to
-	}
 	event := blocklist.EventBlocked
 	if o.Event == window.Moved {
 		event = blocklist.EventCorrected
+	}
+	before := w.Verdict // an entry that the list had is corrected, also where its block is over by that
+	wasListed := before != nil && before.Listed && before.ID(w.Rule.Name, w.Key()) == v.ID(w.Rule.Name, w.Key())
+	if !v.Live(now.UnixMilli()) && !wasListed {
+		return to
 	}
 	p.list.log.verdict(p.of.Logger, now, event, w, v)
 	return append(to, Publication{entry: entryIn(w, v), event: event, unlisted: true})

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"weir/internal/logfile"
@@ -22,7 +23,7 @@ func (f *family) look(file found) {
 	}
 
 	f.changedAgain(file)
-	opened, err := os.Open(file.path)
+	opened, err := openLog(file.path)
 	if err != nil {
 		if !errors.Is(err, os.ErrNotExist) { // it was rotated just now: a scan finds it under its new name
 			f.bar(file.path, err)
@@ -37,6 +38,21 @@ func (f *family) look(file found) {
 	if !f.sniff(&file, opened) || !f.identify(file, opened) {
 		opened.Close()
 	}
+}
+
+// openLog opens a file, unless the process may have few more files open: its listeners and its store need some, and
+// without them it could not say why logs are not read.
+func openLog(path string) (*os.File, error) {
+	var most syscall.Rlimit
+	opened, err := os.Open(path)
+	if err != nil || syscall.Getrlimit(syscall.RLIMIT_NOFILE, &most) != nil {
+		return opened, err
+	}
+	if spare := min(most.Cur/8, 256); uint64(opened.Fd()) >= most.Cur-spare { // the system gives the lowest number that is free
+		opened.Close()
+		return nil, &os.PathError{Op: "open", Path: path, Err: syscall.EMFILE}
+	}
+	return opened, nil
 }
 
 // sniff finds the compression of a file by its first bytes, and refuses the file when it is no log.
@@ -79,6 +95,11 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 	}
 
 	quiet := f.in.Now().Sub(file.info.ModTime()) > finalAfter
+	if len(start) > 0 && len(tape.WithoutZeros(start)) == 0 { // it may be a copy that is being made
+		f.undecided = f.undecided || !quiet
+		return false
+	}
+
 	complete = complete || compressed == logfile.Plain && file.suffix != "" && quiet
 	text, ok := opening(start, complete)
 	if !ok {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"weir/internal/logfile"
 )
@@ -104,6 +105,9 @@ func barredFault(faults map[string]error, what string) error {
 	}
 
 	for _, path := range paths {
+		if errors.Is(faults[path], syscall.EMFILE) {
+			return fmt.Errorf("%s; let this process have more files open, by LimitNOFILE= in its unit or ulimit -n", text)
+		}
 		if errors.Is(faults[path], fs.ErrPermission) {
 			who := ourName()
 			return fmt.Errorf("%s; let %s read them: by their group (on Debian adm: usermod -aG adm %s, then restart), or by setfacl -R -m u:%s:rX,d:u:%s:rX %s",

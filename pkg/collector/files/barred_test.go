@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
+
+	"weir/test/wait"
 )
 
 func TestUnreadableFilesAreReported(t *testing.T) {
@@ -23,4 +26,37 @@ func TestUnreadableFilesAreReported(t *testing.T) {
 	if one != "reading x: i/o timeout" {
 		t.Error(one)
 	}
+}
+
+// More logs than a process may have open leave some descriptors to its listeners and its store. They are read once it may
+// have more.
+func TestLogsLeaveDescriptorsToOthers(t *testing.T) {
+	var most syscall.Rlimit
+	limit := func(cur uint64) {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: cur, Max: most.Max}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &most); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { limit(most.Cur) })
+
+	b := newBench(t, "*access.log")
+	for i := range 300 {
+		b.Log(fmt.Sprintf("%d.access.log", i), 1)
+	}
+	limit(200)
+	b.start()
+	wait.Until(t, "the status has the remedy", func() bool { return strings.Contains(fmt.Sprint(b.status().Errors), "LimitNOFILE") })
+	for range 15 {
+		opened, err := os.Open(b.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer opened.Close()
+	}
+
+	limit(most.Cur)
+	b.await()
 }

@@ -67,3 +67,32 @@ func TestALogThatIsWrittenBehindZeros(t *testing.T) {
 	b.start()
 	b.await()
 }
+
+// A copy of a log that begins with zeros is seen while its writer is still at the zeros. It is no log of its own.
+func TestACopyThatHasOnlyTheZerosYet(t *testing.T) {
+	for _, extension := range []string{"", ".gz"} {
+		t.Run("copy"+extension, func(t *testing.T) {
+			b := newBench(t, "access.log")
+			b.Append("access.log", strings.Repeat(hole, 1000))
+			b.Log("access.log", 50)
+			f := b.family("access.log")
+			f.settle(t)
+			b.Log("access.log", 3)
+			b.Copy("access.log", "copy")
+			if extension != "" {
+				b.Compress("copy", extension)
+			}
+
+			copied := b.Text("copy" + extension)
+			b.Append("access.log.1"+extension, copied[:len(copied)/2])
+			f.settle(t)
+			b.Append("access.log.1"+extension, copied[len(copied)/2:])
+			size := len(b.Text("access.log"))
+			b.Truncate("access.log", 0)
+			b.Truncate("access.log", int64(size))
+			b.Log("access.log", 50)
+			f.settle(t)
+			b.await()
+		})
+	}
+}

@@ -32,3 +32,22 @@ func TestBlocksAreCounted(t *testing.T) {
 		t.Errorf("%v, %v, not %v", got, err, want)
 	}
 }
+
+// After an aggregator was killed, a correction comes as a second beginning. A block until the window is clear may have its
+// end from before.
+func TestACorrectionThatComesAsABeginning(t *testing.T) {
+	x, f := opens(t, t.TempDir())
+	const day = 1_700_000_000_000
+	e := blocklist.Entry{ID: "1", Rule: "export", Key: "a", From: day + 2000, Until: day + 90_000, Decided: day + 3000, By: "weir"}
+	first := event(t, blocklist.EventBlocked, day+3000, e)
+	e.From = day
+	corrected := event(t, blocklist.EventBlocked, day+4000, e)
+	adds(t, f, first, corrected, corrected)
+	page, err := x.Search(t.Context(), Query{At: day + 5000, Limit: 10})
+	if err != nil || len(page.Events) != 1 {
+		t.Fatalf("%+v, %v", page, err)
+	}
+	if last, err := ReadEvent(page.Events[0]); err != nil || last.From != day {
+		t.Errorf("%s, %v", page.Events[0], err)
+	}
+}

@@ -82,7 +82,7 @@ func (e *Event) prefixes() []netip.Prefix {
 
 // Identity is equal for two events that are the same: a topic may have an event twice.
 func (e *Event) Identity() string {
-	return bounded(fmt.Sprintf("%q %q %d %d", e.ID, e.What, e.Until, e.Ended))
+	return bounded(fmt.Sprintf("%q %q %d %d %d", e.ID, e.What, e.From, e.Until, e.Ended))
 }
 
 // bounded returns a text that can be a part of a key: a long one as its checksum.

@@ -34,7 +34,7 @@ var (
 )
 
 // layout is the version of what the package comment describes.
-const layout = "1"
+const layout = "2"
 
 // maxKinds bounds the kinds that are distinguished. Events of further ones have the kind 0 and are read to be compared.
 const maxKinds = 1 << 16
