@@ -93,6 +93,42 @@ func TestHashesHideNoPathNginx(t *testing.T) {
 	}
 }
 
+// A URL in the request line has a host of its own. With the line of docs/edges.md, the application gets the one that nginx
+// asks about.
+func TestOneHostNginx(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../../docs/edges.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile("`(proxy_set_header Host [^`]+)`, and for PHP").FindStringSubmatch(string(docs))
+	if line == nil {
+		t.Fatal("docs/edges.md has no line for nginx")
+	}
+	s := newSite(t)
+	served := make(chan string, 100)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.Host }))
+	t.Cleanup(app.Close)
+	address := loopback + ":" + freePort(t)
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address,
+		"proxy_pass http://127.0.0.1:8080;", line[1]+" proxy_pass "+app.URL+";"))
+	awaitEdge(t, "http://"+address)
+	<-served
+	s.order(blocklist.OrderBlock, "host:shop.example")
+	wait.Until(t, "the host of the URL is refused", func() bool {
+		return strings.Contains(raw(t, goodClient, address, "GET http://shop.example/ HTTP/1.1"), " 429 ")
+	})
+	for len(served) > 0 {
+		<-served
+	}
+	if got := raw(t, goodClient, address, "GET http://other.example/ HTTP/1.1\nHost: shop.example"); !strings.Contains(got, " 200 ") {
+		t.Fatal(got)
+	}
+	if got := <-served; got != "other.example" {
+		t.Errorf("nginx asked about other.example, and the application got %s", got)
+	}
+}
+
 func TestSpellingsCaddy(t *testing.T) {
 	s := newSite(t)
 	url, said := s.caddy()
