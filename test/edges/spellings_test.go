@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -66,6 +67,66 @@ func TestSpellingsNginx(t *testing.T) {
 	}
 	s.countsSpellings(address, text, "weir", "GET /signin HTTP/1.1", "GET /signin%0a HTTP/1.1", "GET  /signin HTTP/1.1", "GET    /signin  HTTP/1.1", "GET /signin  HTTP/1.1",
 		"GET a://h/signin HTTP/1.1", "GET http://h/signin HTTP/1.1", "GET http://h/%2e//signin HTTP/1.1")
+}
+
+// For rules a # ends the path. nginx passes it on, and an application that cleans paths, as chi's CleanPath does, would
+// resolve the dots behind it. So the shipped file refuses it.
+func TestHashesHideNoPathNginx(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	served := make(chan string, 100)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- path.Clean(r.URL.Path) }))
+	t.Cleanup(app.Close)
+	address := loopback + ":" + freePort(t)
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", app.Listener.Addr().String()))
+	awaitEdge(t, "http://"+address)
+	<-served
+	for _, sent := range []string{"/signin", "/signin?a#b", "/#/../signin", "/x#/../signin", "/signin#x"} {
+		if got := raw(t, goodClient, address, "GET "+sent+" HTTP/1.1"); !strings.Contains(got, " 200 ") {
+			continue
+		}
+		got := <-served
+		bare, _, _ := strings.Cut(sent, "?")
+		if counts, _ := (request.PathForm{}).Normal(bare, false, nil); counts != got {
+			t.Errorf("%s reached the application as %s, and counts as %s", sent, got, counts)
+		}
+	}
+}
+
+// A URL in the request line has a host of its own. With the line of docs/edges.md, the application gets the one that nginx
+// asks about.
+func TestOneHostNginx(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../../docs/edges.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile("`(proxy_set_header Host [^`]+)`, and for PHP").FindStringSubmatch(string(docs))
+	if line == nil {
+		t.Fatal("docs/edges.md has no line for nginx")
+	}
+	s := newSite(t)
+	served := make(chan string, 100)
+	app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served <- r.Host }))
+	t.Cleanup(app.Close)
+	address := loopback + ":" + freePort(t)
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address,
+		"proxy_pass http://127.0.0.1:8080;", line[1]+" proxy_pass "+app.URL+";"))
+	awaitEdge(t, "http://"+address)
+	<-served
+	s.order(blocklist.OrderBlock, "host:shop.example")
+	wait.Until(t, "the host of the URL is refused", func() bool {
+		return strings.Contains(raw(t, goodClient, address, "GET http://shop.example/ HTTP/1.1"), " 429 ")
+	})
+	for len(served) > 0 {
+		<-served
+	}
+	if got := raw(t, goodClient, address, "GET http://other.example/ HTTP/1.1\nHost: shop.example"); !strings.Contains(got, " 200 ") {
+		t.Fatal(got)
+	}
+	if got := <-served; got != "other.example" {
+		t.Errorf("nginx asked about other.example, and the application got %s", got)
+	}
 }
 
 func TestSpellingsCaddy(t *testing.T) {

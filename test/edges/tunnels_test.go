@@ -99,6 +99,32 @@ func TestNoTunnelsToTheApplication(t *testing.T) {
 	}
 }
 
+// For rules get is GET. An application in Go takes it for another method, so no edge passes it on. Traefik cannot refuse it.
+func TestNoMethodsInLowerCase(t *testing.T) {
+	for name, start := range map[string]func(*site) (string, func() string){
+		"HAProxy": (*site).haproxyOfOurs,
+		"Caddy":   func(s *site) (string, func() string) { return running(s.caddy()) },
+		"Envoy":   func(s *site) (string, func() string) { return running(s.envoy()) },
+		"nginx": func(s *site) (string, func() string) {
+			port := freePort(s.t)
+			log := nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
+			return loopback + ":" + port, contentOf(s.t, log)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			address, _ := start(s)
+			awaitEdge(t, "http://"+address)
+			for _, method := range []string{"get", "Get", "hEAD", "options"} {
+				if got := raw(t, goodClient, address, method+" / HTTP/1.1"); strings.Contains(got, " 200 ") {
+					t.Errorf("%s is answered %s", method, got)
+				}
+			}
+		})
+	}
+}
+
 // Caddy passes on the body of CONNECT over HTTP/2 without a length: an application in Go, for example, takes it for further
 // requests. That is so as well where Caddy only logs them.
 func TestNoTunnelByConnectCaddy(t *testing.T) {
