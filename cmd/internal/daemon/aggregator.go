@@ -237,32 +237,12 @@ func mattersFor(r *rule.Rule) time.Duration {
 func (r *RunningAggregator) Run(ctx context.Context) error {
 	watching, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
-	watch.Go(func() { r.watchStore(watching) })
+	if inRedis, ok := r.store.(*redis.Store); ok {
+		watch.Go(func() { watchEviction(watching, inRedis.Check, r.evicts) })
+	}
 	defer watch.Wait()
 	defer cancel()
 	return permanent(r.Aggregator.Run(ctx))
-}
-
-// watchStore reports a Redis that evicts keys: its settings may change, and after a failover it is another server.
-func (r *RunningAggregator) watchStore(ctx context.Context) {
-	inRedis, ok := r.store.(*redis.Store)
-	if !ok {
-		return
-	}
-	for tick := time.NewTicker(10 * time.Second); ; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			tick.Stop()
-			return
-		}
-		switch err := inRedis.Check(ctx); {
-		case errors.Is(err, redis.ErrEvicts):
-			r.evicts.Note("store", err)
-		case err == nil:
-			r.evicts.Over("store")
-		}
-	}
 }
 
 // Status returns the aggregator's status with the error of its store, and why it cannot write to Kafka. While a Redis fails,
@@ -284,7 +264,7 @@ func (r *RunningAggregator) Status() any {
 	}
 	onDisk, ok := r.store.(*disk.Store)
 	if !ok {
-		s.Store = cmp.Or(r.Aggregator.StoreFault(), r.evicts.Lasts("store"))
+		s.Store = cmp.Or(r.Aggregator.StoreFault(), r.evicts.Lasts(evicts))
 		return s
 	}
 	if err := onDisk.Fault(); err != nil {

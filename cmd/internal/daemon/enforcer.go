@@ -15,6 +15,7 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/internal/keys"
+	"weir/internal/telemetry"
 	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	"weir/pkg/blocklist/follow"
@@ -91,7 +92,8 @@ type RunningEnforcer struct {
 	keys      *keys.File
 	notifier  *notify.Notifier // nil when no one is notified
 	inline    io.Closer        // nil without a store that others share
-	proofs    *proof.Store     // nil without evidence
+	evicts    *telemetry.Faults
+	proofs    *proof.Store // nil without evidence
 
 	agentFaults atomic.Pointer[[]func() string] // of agents, each why it cannot copy the list
 }
@@ -102,7 +104,7 @@ func OpenEnforcer(ctx context.Context, p *Process, client topic.Log) (*RunningEn
 	if p.Config.RuleSet == nil {
 		return nil, exit.Wrong(errNoRules)
 	}
-	r := &RunningEnforcer{process: p, client: client, set: blocklist.NewSet(blocklist.Limits{}), closeAlso: func() {}}
+	r := &RunningEnforcer{process: p, client: client, set: blocklist.NewSet(blocklist.Limits{}), evicts: telemetry.NewFaults(p.Logger), closeAlso: func() {}}
 	var err error
 	if r.follower, err = r.openFollower(); err != nil {
 		return nil, exit.Wrong(err)
@@ -277,7 +279,7 @@ func (r *RunningEnforcer) Status() any {
 		Notify []notify.Status `json:"notify,omitempty"` // the receivers, where there are some
 	}{Status: r.Enforcer.Status(), Unread: following.Unread}
 	s.CaughtUp = s.CaughtUp && following.Trouble == "" // why the list is not up to date
-	troubles := append([]string{following.Trouble, s.Trouble}, r.withoutList()...)
+	troubles := append([]string{following.Trouble, s.Trouble, r.evicts.Lasts(evicts)}, r.withoutList()...)
 	s.Trouble = strings.Join(slices.DeleteFunc(troubles, func(text string) bool { return text == "" }), "; ")
 	if r.notifier != nil {
 		s.Notify = r.notifier.Status()

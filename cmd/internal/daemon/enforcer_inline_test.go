@@ -90,3 +90,20 @@ func TestARedisThatWouldLoseCounts(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestARedisThatBeginsToLoseCounts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	e := newEdge(t, newMortal(t).yaml(), "\ninline: {store: {redis: 'redis://"+server.Addr+"'}}")
+	e.write("rules.yaml", "rules: [{name: quota, key: ip, limits: [6/hour], inline: true}]")
+	e.start()
+	for _, policy := range []string{"allkeys-lru", "noeviction"} {
+		if err := server.Client.ConfigSet(t.Context(), "maxmemory-policy", policy).Err(); err != nil {
+			t.Fatal(err)
+		}
+		e.await("the status has "+policy, func() bool {
+			_, text := e.ask(http.MethodGet, e.admin, "/status", "")
+			return strings.Contains(text, "allkeys-lru") == (policy == "allkeys-lru")
+		})
+	}
+}

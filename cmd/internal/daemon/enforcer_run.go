@@ -10,6 +10,7 @@ import (
 	"weir/internal/telemetry"
 	"weir/internal/topic"
 	"weir/pkg/blocklist"
+	inlineredis "weir/pkg/inline/redis"
 )
 
 // Run serves until the context is done, and keeps the list up to date.
@@ -50,6 +51,9 @@ func (r *RunningEnforcer) Run(ctx context.Context) error {
 	running.Go(func() { r.becomeReady(ctx) })
 	if r.notifier != nil {
 		running.Go(func() { r.notifier.Run(ctx) })
+	}
+	if inRedis, ok := r.inline.(*inlineredis.Backend); ok {
+		running.Go(func() { watchEviction(ctx, inRedis.Check, r.evicts) })
 	}
 	running.Wait()
 	// Canceled means that the caller ended it.

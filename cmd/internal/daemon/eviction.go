@@ -1,0 +1,33 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"weir/internal/store/redis"
+	"weir/internal/telemetry"
+)
+
+// evicts is the operation of the faults that watchEviction notes.
+const evicts = "store"
+
+// watchEviction notes while a Redis evicts keys, until the context is done: its settings may change, and after a failover
+// it is another server.
+func watchEviction(ctx context.Context, check func(context.Context) error, faults *telemetry.Faults) {
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		switch err := check(ctx); {
+		case errors.Is(err, redis.ErrEvicts):
+			faults.Note(evicts, err)
+		case err == nil:
+			faults.Over(evicts)
+		}
+	}
+}
