@@ -54,8 +54,8 @@ func TestEdgesRefuseTheOneTooMany(t *testing.T) {
 	}
 }
 
-// An enforcer that has no list, or whose store of inline limits is away, may be told to refuse. Its answer then is not that
-// of one that fails, which edges let pass.
+// An enforcer without a list, or without its store of inline limits, may refuse. Its answer is not that of one that
+// fails, which edges let pass.
 func TestEdgesRefuseWithoutAList(t *testing.T) {
 	for name, edge := range map[string]struct {
 		start  func(*site) string
