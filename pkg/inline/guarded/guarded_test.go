@@ -192,7 +192,7 @@ func TestARefusedKeyStaysRefused(t *testing.T) {
 		s.hangs = true
 		for n := range 3 * opensAfter {
 			v := g.try(of(other), of(rule))
-			if v.Admitted || v.OnError != inline.Answered || v.Decides != 1 || v.Taken[1].Again-v.Taken[1].At <= 0 || !v.Taken[0].Admitted {
+			if v.Admitted || v.OnError != inline.Answered || v.Decides != 1 || v.Taken[1].Again-v.Taken[1].At <= 0 || !v.Taken[0].Admitted || v.Taken[0].At != v.Taken[1].At {
 				t.Errorf("attempt %d: %+v", n+1, v)
 			}
 		}

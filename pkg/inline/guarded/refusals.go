@@ -60,6 +60,12 @@ func (r *refusals) repeat(v *inline.Verdict, wants []inline.Want, now time.Durat
 			v.Taken[i].At += (now - one.from).Milliseconds()
 		}
 	}
+	for i := range wants {
+		if t := &v.Taken[i]; t.Admitted && !v.Admitted {
+			t.At = v.Taken[v.Decides].At
+			t.Again = t.At
+		}
+	}
 	return !v.Admitted
 }
 
