@@ -101,15 +101,8 @@ func (e *Enforcer) denyWithoutList(w http.ResponseWriter, d *dialect, now int64)
 	e.metrics.withoutList.Inc()
 	e.tally.Refused(now, nil, "")
 	w.Header().Set(markField, markRefused+markWithoutList)
-	writeProblem(w, problemf(d.statusWithout(), "there is no blocklist yet"))
-}
-
-// statusWithout is the status of a refusal that is not the client's fault, where the edge understands it.
-func (d *dialect) statusWithout() int {
-	if d.refusal == http.StatusTooManyRequests {
-		return http.StatusServiceUnavailable
-	}
-	return d.refusal
+	w.Header().Set("Retry-After", "1")
+	writeProblem(w, problemf(d.without, "there is no blocklist yet"))
 }
 
 // answer passes or refuses: by the list's answer first, then by the limits of inline rules.

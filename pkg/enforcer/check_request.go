@@ -9,14 +9,15 @@ import (
 	"weir/pkg/request"
 )
 
-// A dialect describes the checks of one kind of edge: where the headers have the request, and the status of a refusal.
+// A dialect describes the checks of one kind of edge: where the headers have the request, the status of a refusal, and that
+// of one that is not the client's fault. Envoy takes 5xx for an error, and may let the request pass then.
 //
 // An edge sets one kind of headers, and passes on those of its client. On a path for several kinds, a request may carry
 // headers of more than one. Then two senders wrote them, and the edge's cannot be recognised. Such a request is read in
 // each way, and refused when any of the readings is refused.
 type dialect struct {
-	refusal int
-	readers []headerReader
+	refusal, without int
+	readers          []headerReader
 }
 
 // A headerReader reads a request from one kind of headers.
@@ -40,16 +41,20 @@ var (
 // dialects are those with their own path. They read only headers that their edge sets itself, and ignore headers of
 // other kinds from clients.
 var dialects = map[string]*dialect{
-	"nginx":         {http.StatusForbidden, []headerReader{byURI, byURL, byOddURL}},
-	"ingress-nginx": {http.StatusForbidden, []headerReader{{nil, readOriginalURL}, byOddURL}},
-	"traefik":       {http.StatusTooManyRequests, []headerReader{{nil, readForwarded}}},
-	"caddy":         {http.StatusTooManyRequests, []headerReader{{nil, readCaddy}}},
-	"envoy":         {http.StatusTooManyRequests, []headerReader{byItself}},
+	"nginx":         {http.StatusForbidden, http.StatusForbidden, []headerReader{byURI, byURL, byOddURL}},
+	"ingress-nginx": {http.StatusForbidden, http.StatusForbidden, []headerReader{{nil, readOriginalURL}, byOddURL}},
+	"traefik":       {http.StatusTooManyRequests, http.StatusServiceUnavailable, []headerReader{{nil, readForwarded}}},
+	"caddy":         {http.StatusTooManyRequests, http.StatusServiceUnavailable, []headerReader{{nil, readCaddy}}},
+	"envoy":         {http.StatusTooManyRequests, http.StatusTooManyRequests, []headerReader{byItself}},
 }
 
 // anyEdge is the dialect of checkPath itself, for edges without their own path.
 func anyEdge(refusal int) *dialect {
-	return &dialect{refusal, []headerReader{byForwarded, byURI, byURL, byOddURL}}
+	without := refusal
+	if refusal == http.StatusTooManyRequests {
+		without = http.StatusServiceUnavailable
+	}
+	return &dialect{refusal, without, []headerReader{byForwarded, byURI, byURL, byOddURL}}
 }
 
 // readerOf returns the first reader, at the index from or later, whose headers a request carries, and the index after

@@ -133,6 +133,7 @@ func TestWithoutAList(t *testing.T) {
 		mark   string
 	}{
 		{false, "/v1/check", 200, "without list"}, {true, "/v1/check", 503, "refused without list"}, {true, "/v1/check/nginx", 403, "refused without list"},
+		{true, "/v1/check/envoy/", 429, "refused without list"}, {true, "/v1/check/traefik", 503, "refused without list"},
 	} {
 		r := start(t, blocklist.NewSet(blocklist.Limits{}), func(c *Config) { c.DenyWithoutList = test.deny })
 		got := r.get(test.path, "X-Forwarded-For", "203.0.113.7")

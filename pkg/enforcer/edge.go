@@ -18,7 +18,7 @@ type EdgeRequest struct {
 }
 
 // described are the checks by EdgeRequest. They have the request itself, as those of Envoy over HTTP.
-var described = &dialect{http.StatusTooManyRequests, []headerReader{{nil, readDescribed}}}
+var described = &dialect{http.StatusTooManyRequests, http.StatusServiceUnavailable, []headerReader{{nil, readDescribed}}}
 
 func readDescribed(q *request.Request, r *http.Request) {
 	q.Method, q.Host = r.Method, r.Host

@@ -179,7 +179,7 @@ func (e *Enforcer) takeFor(w http.ResponseWriter, d *dialect, a *asking) (refuse
 		e.tally.Refused(a.request.UnixMilli, a.ruling.counts[i].tally, "")
 		e.markRefusal(a, w.Header(), name)
 		if t.verdict.OnError == inline.Refuse {
-			e.refuseWithoutStore(w, d.statusWithout(), t)
+			e.refuseWithoutStore(w, d.without, t)
 			return true, "", false
 		}
 		e.refuseTake(w, d.refusal, a.ruling, t, a.request.UnixMilli, nil)

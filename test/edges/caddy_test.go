@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -35,6 +36,37 @@ func TestCaddy(t *testing.T) {
 	s := newSite(t)
 	url, said := s.caddy()
 	s.asksAndGoesOn(url, said.String, `"X-Weir":["refused manual"]`)
+}
+
+// A check has a Host of Caddy's own: Caddy 2.8 cannot send one such as xn--99999999é, and took the enforcer for down.
+func TestCaddyChecksWithItsOwnHost(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	hosts := make(chan string, 100)
+	asked := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hosts <- r.Host }))
+	t.Cleanup(asked.Close)
+	enforcer := s.address
+	s.address = asked.Listener.Addr().String()
+	url, _ := s.caddy("protocols h1 h2\n", "protocols h1 h2c\n")
+	awaitEdge(t, url)
+	sendHTTP2(t, goodClient, strings.TrimPrefix(url, "http://"), "", ":method", "GET", ":scheme", "http", ":authority", "xn--99999999é", ":path", "/")
+	for range len(hosts) {
+		if host := <-hosts; host != s.address {
+			t.Errorf("a check has the host %s", host)
+		}
+	}
+
+	// Blocks refuse before and after such a request.
+	s.address = enforcer
+	url, _ = s.caddy("protocols h1 h2\n", "protocols h1 h2c\n")
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	refused := func() answer { return ask(t, blockedClient, url) }
+	wants(t, "who is blocked", http.StatusTooManyRequests, refused)
+	sendHTTP2(t, goodClient, strings.TrimPrefix(url, "http://"), "", ":method", "GET", ":scheme", "http", ":authority", "xn--99999999é", ":path", "/")
+	if got := refused(); got.status != http.StatusTooManyRequests {
+		t.Errorf("who is blocked, after it: %+v", got)
+	}
 }
 
 // Caddy refuses large headers itself: the enforcer refuses a check with them, or is late.

@@ -145,6 +145,7 @@ type site struct {
 	address string // of the enforcer
 	grpc    string // the same for gRPC
 	app     string
+	denies  bool // it denies requests while there is no list
 	stop    func()
 }
 
@@ -203,7 +204,7 @@ func (s *site) start() {
 	}
 	logger, metrics := slog.New(slog.NewTextHandler(t.Output(), nil)), prometheus.NewRegistry()
 	e, err := enforcer.Open(enforcer.Config{
-		Set: s.set, Listen: s.address, Refusal: http.StatusTooManyRequests, Folder: t.TempDir(), Keys: known, Logger: logger, Metrics: metrics,
+		Set: s.set, Listen: s.address, Refusal: http.StatusTooManyRequests, Folder: t.TempDir(), Keys: known, Logger: logger, Metrics: metrics, DenyWithoutList: s.denies,
 		Ruling: enforcer.Ruling{Rules: parsed, Header: "X-Forwarded-For", Fields: map[string]string{"user": "X-User", "tenant": "X-Tenant"},
 			RequestID: "X-Weir-Request", Client: request.NewClient(trusted)},
 	})

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir/pkg/blocklist"
 )
 
 // allowsFive checks that of the requests to a path the sixth within a minute is refused, and by what.
@@ -48,6 +50,38 @@ func TestEdgesRefuseTheOneTooMany(t *testing.T) {
 			}
 			allowsFive(t, "127.0.0.3", url+"/at-once")
 			allowsFive(t, "127.0.0.4", url+"/at-once", "X-Weir-Request", "one", "X-Weir-Attempt", "one") // a client names no request
+		})
+	}
+}
+
+// An enforcer without a list, or without its store of inline limits, may refuse. Its answer is not that of one that
+// fails, which edges let pass.
+func TestEdgesRefuseWithoutAList(t *testing.T) {
+	for name, edge := range map[string]struct {
+		start  func(*site) string
+		status int
+	}{
+		"nginx": {func(s *site) string {
+			port := freePort(s.t)
+			nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
+			return "http://" + loopback + ":" + port
+		}, http.StatusTooManyRequests},
+		"Caddy":             {func(s *site) string { url, _ := s.caddy(); return url }, http.StatusServiceUnavailable},
+		"Traefik":           {func(s *site) string { url, _ := s.traefik(); return url }, http.StatusServiceUnavailable},
+		"Envoy":             {func(s *site) string { url, _ := s.envoy(); return url }, http.StatusTooManyRequests},
+		"Envoy over gRPC":   {func(s *site) string { url, _ := s.envoyGRPC(authorizes); return url }, http.StatusServiceUnavailable},
+		"Envoy, rate limit": {func(s *site) string { url, _ := s.envoyGRPC(limits, withKey...); return url }, http.StatusTooManyRequests},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			s.stop()
+			s.set, s.denies = blocklist.NewSet(blocklist.Limits{}), true
+			s.start()
+			s.order(blocklist.OrderAllow, goodClient)
+			url := edge.start(s)
+			awaitEdge(t, url)
+			wants(t, "one who is not allowed", edge.status, func() answer { return ask(t, "127.0.0.3", url) })
 		})
 	}
 }

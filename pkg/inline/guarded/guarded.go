@@ -9,6 +9,10 @@
 // attempt try; the first that succeeds closes the breaker. inline.ErrBusy is a failure of one key only, and does not open
 // it.
 //
+// A client can make the Store late by very many attempts at once. So a key that the Store has refused shortly before stays
+// refused while the Store fails: for as long as that refusal said, at most rememberFor, and unless something was settled
+// here since. At most mostRefusals keys are remembered.
+//
 // Any number of goroutines may use a Guard. It starts none, and its Take and TakeOnce do not fail.
 package guarded
 
@@ -39,6 +43,9 @@ const (
 	tryEvery   = time.Second
 	// patience is how many budgets a settlement may take: no request waits for it.
 	patience = 10
+
+	rememberFor  = 10 * time.Second
+	mostRefusals = 10_000
 )
 
 // ErrAway reports that the Store is not asked, because it has failed before.
@@ -49,6 +56,7 @@ type Guard struct {
 	config  Config
 	began   time.Time
 	breaker breaker
+	refused refusals
 }
 
 var _ inline.Store = (*Guard)(nil)
@@ -59,7 +67,7 @@ func New(c Config) *Guard {
 	if c.Asked == nil {
 		c.Asked = func(time.Duration, error) {}
 	}
-	return &Guard{config: c, began: time.Now()}
+	return &Guard{config: c, began: time.Now(), refused: refusals{of: map[string]refusal{}}}
 }
 
 // Away reports whether the Store is not asked for now.
@@ -67,20 +75,24 @@ func (g *Guard) Away() bool { return g.breaker.retry.Load() != 0 }
 
 // Take decides an attempt.
 func (g *Guard) Take(ctx context.Context, v *inline.Verdict, wants []inline.Want) error {
-	err := g.ask(ctx, g.config.Budget, func(ctx context.Context) error { return g.config.Store.Take(ctx, v, wants) })
-	if err != nil {
-		g.without(ctx, v, "", wants)
-	}
+	g.take(ctx, v, "", wants, func(ctx context.Context) error { return g.config.Store.Take(ctx, v, wants) })
 	return nil
 }
 
 // TakeOnce decides an attempt that may be asked for again.
 func (g *Guard) TakeOnce(ctx context.Context, v *inline.Verdict, request string, wants []inline.Want) error {
-	err := g.ask(ctx, g.config.Budget, func(ctx context.Context) error { return g.config.Store.TakeOnce(ctx, v, request, wants) })
-	if err != nil {
+	g.take(ctx, v, request, wants, func(ctx context.Context) error { return g.config.Store.TakeOnce(ctx, v, request, wants) })
+	return nil
+}
+
+func (g *Guard) take(ctx context.Context, v *inline.Verdict, request string, wants []inline.Want, do func(context.Context) error) {
+	began := time.Since(g.began)
+	switch err := g.ask(ctx, g.config.Budget, do); {
+	case err == nil && !v.Admitted:
+		g.refused.note(v, wants, began)
+	case err != nil && !g.refused.repeat(v, wants, time.Since(g.began)):
 		g.without(ctx, v, request, wants)
 	}
-	return nil
 }
 
 // IDsOf are the ID in this process, and the one in the Store.
@@ -97,7 +109,7 @@ func (g *Guard) Settle(ctx context.Context, id inline.ID, cost int64) error {
 	if err := g.config.Memory.Settle(ctx, id, cost); !errors.Is(err, inline.ErrUnknown) {
 		return err
 	}
-	return g.ask(ctx, patience*g.config.Budget, func(ctx context.Context) error { return g.config.Store.Settle(ctx, id, cost) })
+	return g.settle(ctx, func(ctx context.Context) error { return g.config.Store.Settle(ctx, id, cost) })
 }
 
 // SettleAt is Settle at one rule.
@@ -105,7 +117,15 @@ func (g *Guard) SettleAt(ctx context.Context, rule string, id inline.ID, cost in
 	if err := g.config.Memory.SettleAt(ctx, rule, id, cost); !errors.Is(err, inline.ErrUnknown) {
 		return err
 	}
-	return g.ask(ctx, patience*g.config.Budget, func(ctx context.Context) error { return g.config.Store.SettleAt(ctx, rule, id, cost) })
+	return g.settle(ctx, func(ctx context.Context) error { return g.config.Store.SettleAt(ctx, rule, id, cost) })
+}
+
+func (g *Guard) settle(ctx context.Context, do func(context.Context) error) error {
+	err := g.ask(ctx, patience*g.config.Budget, do)
+	if err == nil {
+		g.refused.forget(time.Since(g.began))
+	}
+	return err
 }
 
 // Peek calls look with the window of a key as the Store has it.

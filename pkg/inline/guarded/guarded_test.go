@@ -175,3 +175,63 @@ func TestAnswersWithoutTheStore(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 }
+
+// A client that makes the store late stays refused where it was refused before. Others are answered as their rules say.
+func TestARefusedKeyStaysRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &moody{Memory: inline.New(inline.Config{})}
+		g := New(Config{Store: s, Memory: inline.New(inline.Config{}), Budget: 20 * time.Millisecond})
+		rule, other := newRule(t, "quota", inline.Allow), newRule(t, "other", inline.Allow)
+		first := g.try(of(rule)).Attempt
+		for range 10 {
+			g.try(of(rule))
+		}
+		free := of(rule)
+		free.Cost = 0
+
+		s.hangs = true
+		for n := range 3 * opensAfter {
+			v := g.try(of(other), of(rule))
+			if v.Admitted || v.OnError != inline.Answered || v.Decides != 1 || v.Taken[1].Again-v.Taken[1].At <= 0 || !v.Taken[0].Admitted || v.Taken[0].At != v.Taken[1].At {
+				t.Errorf("attempt %d: %+v", n+1, v)
+			}
+		}
+		if v := g.try(of(other)); !v.Admitted {
+			t.Errorf("another rule: %+v", v)
+		}
+		if v := g.try(free); !v.Admitted {
+			t.Errorf("what costs less: %+v", v)
+		}
+		time.Sleep(rememberFor)
+		if v := g.try(of(rule)); !v.Admitted || v.OnError != inline.Allow {
+			t.Errorf("later: %+v", v)
+		}
+
+		s.hangs = false
+		time.Sleep(tryEvery)
+		if v := g.try(of(rule)); v.Admitted {
+			t.Errorf("the store again: %+v", v)
+		}
+		if err := g.Settle(ctx, first, 0); err != nil {
+			t.Error(err)
+		}
+		if s.hangs = true; !g.try(of(rule)).Admitted {
+			t.Error("an attempt was settled, and there is room")
+		}
+	})
+}
+
+func TestRefusalsAreBounded(t *testing.T) {
+	g := New(Config{Store: inline.New(inline.Config{}), Memory: inline.New(inline.Config{})})
+	want := of(newRule(t, "quota", inline.Allow))
+	want.Cost = 11
+	for n := range mostRefusals + 100 {
+		want.Key = []byte{byte(n >> 8), byte(n)}
+		if g.try(want).Admitted {
+			t.Fatal(n)
+		}
+	}
+	if n := len(g.refused.of); n != mostRefusals {
+		t.Errorf("%d are remembered", n)
+	}
+}

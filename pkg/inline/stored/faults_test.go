@@ -144,6 +144,44 @@ func TestEveryCellExpires(t *testing.T) {
 	}
 }
 
+// A client that goes on after it was refused leaves nothing in the database.
+func TestRefusedRequestsLeaveNothing(t *testing.T) {
+	now := time.Now()
+	b, rule, other := inlinetest.NewMemory(func() time.Time { return now }), perHour(t, 3), inlinetest.NewRule(t, "other", window.Sliding, window.Limit{Hits: 1000, Per: time.Hour})
+	s := stored.New(stored.Config{Backend: b, Rule: inlinetest.Rules{rule, other}.Find})
+	defer s.Close()
+	var first inline.Verdict
+	once := func(v *inline.Verdict, request string, wants ...inline.Want) {
+		t.Helper()
+		if err := s.TakeOnce(ctx, v, request, wants); err != nil {
+			t.Fatal(err)
+		}
+	}
+	once(&first, "first", of(rule, "a", 3))
+	var v inline.Verdict
+	once(&v, "refused", of(rule, "a", 1))
+	before := b.Len()
+	for n := range 50 {
+		if once(&v, fmt.Sprint(n), of(rule, "a", 1), of(other, "a", 1)); v.Admitted {
+			t.Fatalf("%+v", v)
+		}
+	}
+	if n := b.Len() - before; n > 2 {
+		t.Errorf("%d cells more", n)
+	}
+
+	// A request that is asked about again counts at other rules, and can be settled there too.
+	if once(&v, "first", of(rule, "a", 3), of(other, "a", 5)); !v.Admitted || v.Attempt != first.Attempt {
+		t.Errorf("%+v", v)
+	}
+	if err := s.Settle(ctx, first.Attempt, 0); err != nil {
+		t.Error(err)
+	}
+	if n, m := remains(t, s, rule, "a"), remains(t, s, other, "a"); n != 3 || m != 1000 {
+		t.Errorf("%d and %d remain", n, m)
+	}
+}
+
 // After the database has lost everything, Stores that were opened before and after agree again about the IDs of requests.
 func TestTheSecretIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

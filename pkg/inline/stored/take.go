@@ -270,10 +270,13 @@ func (s *Store) TakeOnce(ctx context.Context, v *inline.Verdict, request string,
 		o.once, o.record = true, recordOf(id, a.keys[j].name)
 	}
 
-	// The record by which the attempt is found is written meanwhile. It may be of an attempt that is refused: then it
-	// leads nowhere.
+	// The record by which the attempt is found is written meanwhile, but not for a client that goes on after it was refused:
+	// it could fill the database. The record of another attempt that is refused leads nowhere.
 	var noting sync.WaitGroup
-	noting.Go(func() { s.note(ctx, id, a.names()) })
+	refused := s.wouldAny(a)
+	if !refused {
+		noting.Go(func() { s.note(ctx, id, a.names()) })
+	}
 	if again {
 		noting.Go(func() { _, _ = s.agree(ctx) })
 	}
@@ -287,5 +290,18 @@ func (s *Store) TakeOnce(ctx context.Context, v *inline.Verdict, request string,
 			v.Attempt = id
 		}
 	}
+	if refused && v.Attempt == id {
+		s.note(ctx, id, a.names())
+	}
 	return nil
+}
+
+// wouldAny reports whether a key refuses an attempt as far as is known.
+func (s *Store) wouldAny(a *attempt) bool {
+	for j, o := range a.ops {
+		if s.would(a.keys[j], o) {
+			return true
+		}
+	}
+	return false
 }
