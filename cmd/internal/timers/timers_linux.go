@@ -25,7 +25,7 @@ const again = "WEIR_TIMERS_COARSENED"
 // already, or where the kernel refuses.
 func Coarsen() {
 	if _, set := os.LookupEnv(again); set {
-		os.Unsetenv(again)
+		_ = os.Unsetenv(again)
 		return
 	}
 	runtime.LockOSThread()
@@ -34,6 +34,6 @@ func Coarsen() {
 		return
 	}
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0); err == nil {
-		syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), again+"=1")) // returns only if it failed
+		_ = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), again+"=1")) // returns only if it failed
 	}
 }
