@@ -87,7 +87,7 @@ func startWeir(b *testing.B, r *river, collectors int) *running {
 	write("rules.yaml", "rules: [{name: per-ip, key: ip, limits: [10/min, 100/hour, 1000/day], block: {for: 1000d}}]\n")
 	write("weir.yaml", fmt.Sprintf(`
 data: data
-kafka: {brokers: [%s], hits: {partitions: %d}}
+kafka: {brokers: [%s], session: 45s, hits: {partitions: %d}}
 store: {redis: "redis://%s/0"}
 collector: {listen: "", sources: [{name: lines, kafka: [%s], envelope: none, format: combined}]}
 aggregator: {listen: ""}
