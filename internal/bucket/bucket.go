@@ -97,12 +97,15 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(Object) erro
 	if err != nil {
 		return err
 	}
-	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix, EncodingType: types.EncodingTypeUrl})
+	pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &b.name, Prefix: &prefix, EncodingType: types.EncodingTypeUrl},
+		func(o *s3.ListObjectsV2PaginatorOptions) { o.StopOnDuplicateToken = true })
+	more := false
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
 			return b.explain(err, "s3:ListBucket")
 		}
+		more = aws.ToBool(page.IsTruncated)
 		for i := range page.Contents {
 			o := &page.Contents[i]
 			key := aws.ToString(o.Key)
@@ -115,6 +118,9 @@ func (b *Bucket) List(ctx context.Context, prefix string, each func(Object) erro
 				return err
 			}
 		}
+	}
+	if more {
+		return errors.New("the server repeats a page of its listing")
 	}
 	return nil
 }

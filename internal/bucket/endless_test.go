@@ -29,6 +29,8 @@ func TestAnswersWithoutAnEnd(t *testing.T) {
 		switch {
 		case r.Method == http.MethodPost:
 			endless(w, 200, `{"Messages":[`, `{"MessageId":"a","ReceiptHandle":"b","Body":"`+strings.Repeat("x", 1000)+`"},`)
+		case r.URL.Path == "/again":
+			_, _ = io.WriteString(w, "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>a</NextContinuationToken></ListBucketResult>")
 		case r.URL.Path == "/many":
 			endless(w, 200, "<ListBucketResult>", "<Contents/>")
 		case r.URL.Path == "/logs/refused":
@@ -46,6 +48,9 @@ func TestAnswersWithoutAnEnd(t *testing.T) {
 		"listing": func(ctx context.Context) error { return b.List(ctx, "web/", func(bucket.Object) error { return nil }) },
 		"empty objects": func(ctx context.Context) error {
 			return bucket.New("many", where).List(ctx, "web/", func(bucket.Object) error { return nil })
+		},
+		"the same page": func(ctx context.Context) error {
+			return bucket.New("again", where).List(ctx, "web/", func(bucket.Object) error { return nil })
 		},
 		"queue": func(ctx context.Context) error {
 			_, err := bucket.NewQueue(server.URL+"/1/weir", where).Receive(ctx)
