@@ -26,8 +26,9 @@ type otlpFound struct {
 	has  bool
 }
 
-// otlpStream is the attribute with a container's stream.
-const otlpStream = "log.iostream"
+// otlpStreams are the attributes, and the labels of Loki, with a container's stream: OpenTelemetry's, those of promtail and
+// Alloy, and that of Docker's driver.
+var otlpStreams = []string{"log.iostream", "stream", "logstream", "source"}
 
 const (
 	rootLogs = 0
@@ -139,8 +140,10 @@ func (d *Decoder) openLog(log string, r *Request) error {
 	// Values that were found in the record before are forgotten.
 	o.found.begin()
 	if d.stdout {
-		if stream, _ := o.attribute(otlpStream); stream == "stderr" {
-			return errStderr
+		for _, name := range otlpStreams {
+			if stream, _ := o.attribute(name); stream == "stderr" {
+				return errStderr
+			}
 		}
 	}
 	line, ok := o.line()
