@@ -55,6 +55,7 @@ func (w *worker) parse(c *chunk) {
 		if decoder, err = request.NewDecoder(kind.Envelope, kind.Format, w.config.Options); err != nil {
 			panic(err)
 		}
+		decoder.Want(w.reads())
 		w.decoders[kind] = decoder
 	}
 
@@ -76,6 +77,23 @@ func (w *worker) parse(c *chunk) {
 		}
 		decoder.DecodeEach(request.Text(w.line), w.each)
 	}
+}
+
+// reads are the fields that the rules and the evidence need, as for a collector: of a record with very many fields, further
+// ones that no rule asks for would otherwise take the place of those that one does. nil is all fields.
+func (w *worker) reads() []string {
+	names := []string{w.config.Dedupe.By}
+	for _, set := range w.config.sets() {
+		of := set.Reads()
+		if of == nil {
+			return nil
+		}
+		names = append(names, of...)
+	}
+	if w.sought != nil {
+		names = append(names, "method", "host", "path", "query", "agent")
+	}
+	return names
 }
 
 const reasonLong = "long"

@@ -404,6 +404,35 @@ func TestTheFormatIsFoundOut(t *testing.T) {
 	}
 }
 
+// After a start, a client that is alone must not make the log unread with a user that fits no format, also in a new file.
+func TestTheFormatIsFoundOutAgain(t *testing.T) {
+	for _, rotated := range []bool{false, true} {
+		b := newBench(t, "access.log")
+		b.config.Sources[0].Format, b.config.Sources[0].Envelope = "auto", "auto"
+		b.Log("access.log", 10)
+		b.start()
+		b.await()
+		b.stop()
+		if rotated {
+			b.Rename("access.log", "access.log.1")
+		}
+		const lines = 20
+		for range lines {
+			b.Append("access.log", fmt.Sprintf("192.0.2.66 - - - [%s] \"GET / HTTP/1.1\" 200 2 \"-\" \"-\"\n", time.Now().UTC().Format("02/Jan/2006:15:04:05 -0700")))
+		}
+		b.config.Metrics = prometheus.NewRegistry()
+		b.start()
+		wait.Until(t, "they are read", func() bool {
+			status := b.collector.Status().Sources[0]
+			return status.Requests+status.Uncounted["format"] >= lines
+		})
+		if status := b.collector.Status().Sources[0]; status.Uncounted["format"] != 0 {
+			t.Errorf("rotated %v: %+v", rotated, status)
+		}
+		b.stop()
+	}
+}
+
 func TestTwoCollectorsOfTheSamePathCountBoth(t *testing.T) {
 	one, other := newBench(t, "access.log"), newBench(t, "access.log")
 	other.sink, other.config.Sink, other.config.Folder = one.sink, one.sink, t.TempDir()

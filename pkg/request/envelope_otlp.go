@@ -26,8 +26,9 @@ type otlpFound struct {
 	has  bool
 }
 
-// otlpStream is the attribute with a container's stream.
-const otlpStream = "log.iostream"
+// otlpStreams are the attributes, and the labels of Loki, with a container's stream: OpenTelemetry's, those of promtail and
+// Alloy, and that of Docker's driver.
+var otlpStreams = []string{"log.iostream", "stream", "logstream", "source"}
 
 const (
 	rootLogs = 0
@@ -139,8 +140,10 @@ func (d *Decoder) openLog(log string, r *Request) error {
 	// Values that were found in the record before are forgotten.
 	o.found.begin()
 	if d.stdout {
-		if stream, _ := o.attribute(otlpStream); stream == "stderr" {
-			return errStderr
+		for _, name := range otlpStreams {
+			if stream, _ := o.attribute(name); stream == "stderr" {
+				return errStderr
+			}
 		}
 	}
 	line, ok := o.line()
@@ -159,12 +162,23 @@ func (d *Decoder) openLog(log string, r *Request) error {
 	return d.timed(d.parser.Parse(o.record.textOf(line), r), r)
 }
 
-// openFields reads the attributes of the last log record and the fields of its body.
+// openFields reads the attributes of the last log record, and the fields of its body unless the attributes are a request
+// with its client: a client may write the body.
 func (d *Decoder) openFields(r *Request) error {
+	body := d.otlp.record.list(recordMap)
+	err := d.openPairs("", r)
+	if body == "" || err == nil && (r.IP.IsValid() || r.Forwarded != "") {
+		return err
+	}
+	r.Reset()
+	return d.openPairs(body, r)
+}
+
+// openPairs reads the fields of a body, and the attributes of the last log record. Of two values the last one counts.
+func (d *Decoder) openPairs(body string, r *Request) error {
 	o, into := d.otlp, d.fields.scan
 	into.begin()
-	// Of two values the last one counts: a client may write the body.
-	o.pairs(o.record.list(recordMap), &into.root, into)
+	o.pairs(body, &into.root, into)
 	o.pairs(o.attributes[0], &into.root, into)
 	return d.timed(d.fields.fill(r), r)
 }

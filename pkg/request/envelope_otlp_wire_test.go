@@ -164,6 +164,36 @@ func TestAnOTLPRecordReplacesNothingAroundIt(t *testing.T) {
 	})
 }
 
+// A body with fields adds nothing to attributes that are a request, whatever the names in it: a client may have written it.
+func TestAnOTLPBodyAddsNothingToARequest(t *testing.T) {
+	request := []*common.KeyValue{attribute("client.address", text("198.51.100.9")), attribute("http.request.method", text("POST")), attribute("url.path", text("/login"))}
+	file := []*common.KeyValue{attribute("log.file.name", text("access.json"))}
+	bodies := []*common.AnyValue{
+		attributes(attribute("source.ip", text("203.0.113.66")), attribute("url.original", text("/x")), attribute("user.name", text("victim"))),
+		attributes(attribute("source", attributes(attribute("ip", text("203.0.113.66"))))),
+		attributes(attribute("ts", text("2026-03-01T10:15:30Z")), attribute("request", attributes(attribute("client_ip", text("203.0.113.66")), attribute("uri", text("/x"))))),
+	}
+	for _, format := range []string{"ecs", "json"} {
+		for i, body := range bodies {
+			for _, has := range [][]*common.KeyValue{request, file} {
+				wire, err := proto.Marshal(&logs.LogsData{ResourceLogs: []*logs.ResourceLogs{{ScopeLogs: []*logs.ScopeLogs{{LogRecords: []*logs.LogRecord{
+					{TimeUnixNano: 1772360130000000000, Body: body, Attributes: has}}}}}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				newDecoder(t, "otlp", format, Options{}).DecodeEach(string(wire), func(r *Request, err error) {
+					switch alone := len(has) == 1; {
+					case !alone && (err != nil || r.IP.String() != "198.51.100.9" || r.Path != "/login" || r.User != ""):
+						t.Errorf("%s, body %d: %v, %+v", format, i, err, r)
+					case alone && format == "json" && i == 2 && (err != nil || r.IP.String() != "203.0.113.66"):
+						t.Errorf("the body alone: %v, %+v", err, r)
+					}
+				})
+			}
+		}
+	}
+}
+
 // TestDeepOTLP: what is nested too deeply is left out, and the rest is read.
 func TestDeepOTLP(t *testing.T) {
 	deep := text("x")

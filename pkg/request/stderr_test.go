@@ -31,6 +31,14 @@ var stderrEnvelopes = map[string]func(stream, line string) string{
 	},
 }
 
+func init() {
+	for _, name := range []string{"stream", "logstream", "source"} { // labels of Loki
+		stderrEnvelopes["otlp/"+name] = func(stream, line string) string {
+			return strings.Replace(stderrEnvelopes["otlp"](stream, line), "log.iostream", name, 1)
+		}
+	}
+}
+
 func quotedJSON(text string) string {
 	quoted, _ := json.Marshal(text)
 	return string(quoted)

@@ -42,6 +42,7 @@ func TestOnlyNamesTheStream(t *testing.T) {
 		`kubernetes.labels.app == "stream"`:    false,
 		`stream == "stderr"`:                   true,
 		`a == "b" and source in ["stderr"]`:    true,
+		`logstream == "stderr"`:                true,
 		`log.iostream in ["stderr", "stdout"]`: true,
 		`stream ==`:                            false,
 	} {

@@ -70,6 +70,7 @@ type fileLog struct {
 	gone    bool        // no name leads to it
 	ended   bool        // compressed, and read to its end
 	endless bool        // a line that is too long was logged
+	learned bool        // its first lines were asked for the format
 	info    os.FileInfo // of the file before it was opened
 	grown   time.Time
 	at      time.Time

@@ -250,14 +250,14 @@ func (f *family) readLog(ctx context.Context, log *fileLog) error {
 
 // lines gives the stream the complete lines that the tape has.
 func (f *family) lines(ctx context.Context, log *fileLog) error {
-	s, t := log.stream, log.tape
+	t := log.tape
 	if t.NeedsRoom(false) {
 		if err := f.makeRoom(ctx, log); err != nil {
 			return err
 		}
 	}
 
-	f.learn(s, t)
+	f.learn(log)
 	for {
 		line, long, ok := t.Line()
 		if !ok {
@@ -309,15 +309,25 @@ func (f *family) reportEndless(log *fileLog) {
 	}
 }
 
-// learn finds out the format from the lines on the tape, unless the format of the log before fits them.
-func (f *family) learn(s *pipeline.Stream, t *tape.Tape) {
+// learn finds out the format from the lines on the tape, unless the format of the log before fits them. After a start, the
+// first lines of the log decide again: all new ones may be a client's, with text that fits no format.
+func (f *family) learn(log *fileLog) {
+	s, t := log.stream, log.tape
 	if !s.Learns() {
 		return
 	}
-	if complete := t.Lines(); complete != nil {
-		lines := strings.Split(string(complete), "\n")
-		f.choice = s.Learn(lines[:min(len(lines), pipeline.SampleLines)], f.choice)
+	if first := t.First(); f.choice == nil && first != nil && !log.learned {
+		log.learned = true
+		f.choice = s.Learn(sampleOf(first), nil)
 	}
+	if complete := t.Lines(); complete != nil {
+		f.choice = s.Learn(sampleOf(complete), f.choice)
+	}
+}
+
+func sampleOf(complete []byte) []string {
+	lines := strings.Split(string(complete), "\n")
+	return lines[:min(len(lines), pipeline.SampleLines)]
 }
 
 // errUnfinished means that a compressed file ends in the middle: it is still being written, or it is cut off.

@@ -146,6 +146,27 @@ func TestLokiCountsPushes(t *testing.T) {
 	}
 }
 
+// TestLokiLeavesOutStandardError: a client can write lines into nginx's error log. Promtail and Alloy name the stream in a
+// label or in metadata.
+func TestLokiLeavesOutStandardError(t *testing.T) {
+	t.Parallel()
+	b := newLokiBench(t)
+	b.start()
+	lines := strings.Split(strings.TrimSpace(b.body(10)), "\n")
+	b.Want = nil
+	for _, name := range []string{"stream", "logstream", "source"} {
+		of := lokiStream{map[string]string{"job": "nginx", name: "stderr"}, lines}
+		for kind, body := range map[string][]byte{typeProtobuf: inProtobuf(of), typeJSON: inJSON(of)} {
+			if status, text := b.push(body, "Content-Type", kind); status/100 == 5 {
+				t.Errorf("%s: %d %s", name, status, text)
+			}
+		}
+	}
+	if status := b.source().Status(); status.Uncounted["format"] != 60 {
+		t.Errorf("%+v", status)
+	}
+}
+
 // TestALokiLineIsTheRequest: metadata with the names of a request's fields do not replace it; only can ask for them. They
 // do not replace a label either.
 func TestALokiLineIsTheRequest(t *testing.T) {

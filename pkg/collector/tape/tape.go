@@ -160,6 +160,20 @@ func (t *Tape) Lines() []byte {
 	return logfile.Line(t.rest()[:at], t.lineBegins() == 0)
 }
 
+// First returns the first lines of a file that is not compressed, as far as they were taken before; nil when there are none.
+func (t *Tape) First() []byte {
+	if t.Packed() || t.Position() <= t.beginsAt {
+		return nil
+	}
+	text := make([]byte, min(t.Position()-t.beginsAt, keptBytes))
+	n, _ := t.file.ReadAt(text, t.beginsAt)
+	at := bytes.LastIndexByte(text[:n], '\n')
+	if at < 0 {
+		return nil
+	}
+	return logfile.Line(text[:at], true)
+}
+
 // Endless reports whether the present line is too long, where it begins, and how.
 func (t *Tape) Endless() (position int64, begins []byte, is bool) {
 	return t.began.position, t.sample, t.long
