@@ -1,6 +1,8 @@
 package edges
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"weir/pkg/blocklist"
 	"weir/pkg/request"
+	"weir/test/locked"
 	"weir/test/wait"
 )
 
@@ -181,4 +184,93 @@ func logged(t *testing.T, format string, log func() string) {
 		}
 		return seen[goodClient] > 4 && seen[blockedClient] > len(claims)/2
 	})
+}
+
+// An Envoy behind a load balancer believes everyone who names a client. With the line of the files, no one else connects.
+func TestEnvoyBehindALoadBalancerTakesNoOneElse(t *testing.T) {
+	t.Parallel()
+	lines := []string{"# xff_num_trusted_hops", "xff_num_trusted_hops", "# filter_chain_match", "filter_chain_match", "192.0.2.10", balancerAddress}
+	for name, start := range map[string]func(*site) (string, *locked.Buffer){
+		"envoy.yaml": func(s *site) (string, *locked.Buffer) { return s.envoy(lines...) },
+		authorizes:   func(s *site) (string, *locked.Buffer) { return s.envoyGRPC(authorizes, lines...) },
+		limits:       func(s *site) (string, *locked.Buffer) { return s.envoyGRPC(limits, slices.Concat(withKey, lines)...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			url, log := start(s)
+			balanced := balancer(t, url, addsHeader)
+			awaitEdge(t, balanced)
+			s.order(blocklist.OrderBlock, blockedClient)
+			wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, balanced) })
+			for _, from := range []string{goodClient, blockedClient} {
+				if got := ask(t, from, url, "X-Forwarded-For", "9.9.9.9"); got.status != 0 {
+					t.Errorf("%s is answered directly: %+v", from, got)
+				}
+			}
+			if strings.Contains(log.String(), "9.9.9.9") {
+				t.Errorf("the log has another client:\n%s", log)
+			}
+		})
+	}
+}
+
+// An edge takes the client of the PROXY protocol from its load balancer alone, with the lines in docs/edges.md.
+func TestProxyProtocol(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/edges.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := func(text string) string {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("docs/edges.md has no line %s", text)
+		}
+		return strings.ReplaceAll(text, "192.0.2.10", balancerAddress)
+	}
+	filter := "envoy.filters.listener.proxy_protocol"
+	for name, start := range map[string]func(*site) (string, func() string){
+		"nginx": func(s *site) (string, func() string) {
+			port := freePort(s.t)
+			log := nginx(s.t, snippet(s.t, "nginx.conf", line("listen 80"), "listen "+loopback+":"+port+" proxy_protocol", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+				"# set_real_ip_from 192.0.2.10;", line("set_real_ip_from 192.0.2.10;"), "# real_ip_header X-Forwarded-For;", line("real_ip_header proxy_protocol;")))
+			return loopback + ":" + port, contentOf(s.t, log)
+		},
+		"Traefik": func(s *site) (string, func() string) {
+			return running(s.traefikWith([]string{"# forwardedHeaders: {trustedIPs: [192.0.2.10/32]}", line("proxyProtocol: {trustedIPs: [192.0.2.10/32]}")}))
+		},
+		"HAProxy": func(s *site) (string, func() string) {
+			url, said, _ := s.haproxy(write(s.t, filepath.Join(s.t.TempDir(), "weir.map"), blockedClient+" manual\n"), write(s.t, filepath.Join(s.t.TempDir(), "weir-users.map"), ""),
+				"    log global\n    log-format", "    "+line("tcp-request connection expect-proxy layer4 if { src 192.0.2.10 }")+"\n    log global\n    log-format")
+			return running(url, said)
+		},
+		"Envoy": func(s *site) (string, func() string) {
+			return running(s.envoy("      filter_chains:", "      listener_filters: [{name: "+line(filter)+", typed_config: {\"@type\": type.googleapis.com/envoy.extensions.filters.listener.proxy_protocol.v3.ProxyProtocol}}]\n      filter_chains:",
+				"# filter_chain_match", "filter_chain_match", "192.0.2.10", balancerAddress))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			address, _ := start(s)
+			wait.Until(t, "it listens", func() bool {
+				c, err := net.Dial("tcp", address)
+				return err == nil && c.Close() == nil
+			})
+			s.order(blocklist.OrderBlock, blockedClient)
+			get := func(from, named string) string {
+				c := begin(t, from, address, "PROXY TCP4 "+named+" 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+				defer c.Close()
+				text, _ := io.ReadAll(c)
+				status, _, _ := strings.Cut(string(text), "\r\n")
+				return status
+			}
+			wait.Until(t, "who is not blocked", func() bool { return strings.Contains(get(balancerAddress, goodClient), " 200 ") })
+			wait.Until(t, "who is blocked", func() bool { return strings.Contains(get(balancerAddress, blockedClient), " 429 ") })
+			if got := get(blockedClient, goodClient); strings.Contains(got, " 200 ") {
+				t.Errorf("who is blocked passes as another: %s", got)
+			}
+			if got := get(goodClient, blockedClient); strings.Contains(got, " 429 ") {
+				t.Errorf("who is not blocked is taken for who is: %s", got)
+			}
+		})
+	}
 }

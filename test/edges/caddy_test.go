@@ -69,6 +69,31 @@ func TestCaddyChecksWithItsOwnHost(t *testing.T) {
 	}
 }
 
+// A check that fails lets no one pass. Newer Caddys cannot send a declared trailer such as "a b". A check of
+// its own path has the body of the client, which may be broken.
+func TestCaddyWithChecksThatFail(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	url, _ := s.caddy()
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, blockedClient)
+	refused := func() answer { return ask(t, blockedClient, url) }
+	wants(t, "who is blocked", http.StatusTooManyRequests, refused)
+	for _, text := range []string{
+		"POST / HTTP/1.1\r\nHost: h\r\nTrailer: a b\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"GET /v1/check/caddy HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n",
+	} {
+		for range 3 {
+			begin(t, goodClient, strings.TrimPrefix(url, "http://"), text)
+			for end := time.Now().Add(300 * time.Millisecond); time.Now().Before(end); {
+				if got := refused(); got.status != http.StatusTooManyRequests {
+					t.Fatalf("who is blocked, after %q: %+v", text, got)
+				}
+			}
+		}
+	}
+}
+
 // Caddy refuses large headers itself: the enforcer refuses a check with them, or is late.
 func TestCaddyWithLargeHeaders(t *testing.T) {
 	t.Parallel()

@@ -28,13 +28,13 @@ func (s *site) fetch(list, file string, command ...string) error {
 }
 
 // haproxy runs with the file of deployments/edge and returns its URL, its output, and a command that makes it reload.
-func (s *site) haproxy(addresses, users string) (url string, said *locked.Buffer, reload []string) {
+func (s *site) haproxy(addresses, users string, replace ...string) (url string, said *locked.Buffer, reload []string) {
 	t := s.t
 	t.Helper()
 	port, folder := freePort(t), t.TempDir()
 	pid, master := filepath.Join(folder, "pid"), filepath.Join(folder, "master.sock")
-	text := snippet(t, "haproxy.cfg", "bind :80", "bind "+loopback+":"+port, "127.0.0.1:8080", s.app, "/run/haproxy/admin.sock", filepath.Join(folder, "admin.sock"),
-		"/etc/haproxy/weir.map", addresses, "/etc/haproxy/weir-users.map", users, "# http-request set-var", "http-request set-var", "/dev/log len 65000 local0", "stdout len 65000 format raw local0")
+	text := snippet(t, "haproxy.cfg", append(replace, "bind :80", "bind "+loopback+":"+port, "127.0.0.1:8080", s.app, "/run/haproxy/admin.sock", filepath.Join(folder, "admin.sock"),
+		"/etc/haproxy/weir.map", addresses, "/etc/haproxy/weir-users.map", users, "# http-request set-var", "http-request set-var", "/dev/log len 65000 local0", "stdout len 65000 format raw local0")...)
 	said = run(t, program(t, "haproxy", "haproxy"), "-Ws", "-S", master, "-p", pid, "-f", write(t, filepath.Join(folder, "haproxy.cfg"), text))
 	wait.Until(t, "its first process takes commands, and signals with them", func() bool { return answers(master, "show version\n") })
 	return "http://" + loopback + ":" + port, said, []string{"sh", "-c", "kill -USR2 $(cat " + pid + ")"}

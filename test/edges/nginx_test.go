@@ -1,6 +1,9 @@
 package edges
 
 import (
+	"bufio"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -252,4 +255,36 @@ func TestNginxClosed(t *testing.T) {
 	if refused := ask(t, goodClient, url); refused.status != http.StatusForbidden {
 		t.Errorf("without an enforcer: %+v", refused)
 	}
+}
+
+// When nginx has no connection left for a check, it answers 500 to itself. No request passes then: a client can hold all
+// connections, and nginx needs none to serve a file.
+func TestNginxWithoutAConnectionForACheck(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	address, root := loopback+":"+freePort(t), t.TempDir()
+	write(t, filepath.Join(root, "file"), "a file")
+	nginx(t, snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "events {}", "events { worker_connections 32; }",
+		"127.0.0.1:7421", s.address, "proxy_pass http://127.0.0.1:8080;", "root "+root+";"))
+	url := "http://" + address + "/file"
+	wants(t, "who is not blocked", http.StatusOK, func() answer { return ask(t, goodClient, url) })
+	s.order(blocklist.OrderBlock, blockedClient)
+	wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
+	wait.Until(t, "nginx has no connection for a check", func() bool {
+		var held []net.Conn
+		for range 40 {
+			held = append(held, begin(t, blockedClient, address, "GET /file HTTP/1.1\r\nHost: h\r\n"))
+		}
+		defer func() {
+			for _, c := range held {
+				c.Close()
+			}
+		}()
+		_, _ = io.WriteString(held[10], "\r\n")
+		line, _ := bufio.NewReader(held[10]).ReadString('\n')
+		if strings.Contains(line, " 200 ") {
+			t.Fatalf("a blocked client passes: %s", line)
+		}
+		return strings.Contains(line, " 500 ")
+	})
 }
