@@ -27,6 +27,7 @@ type dispatcher struct {
 	underWay int
 	busy     map[int]bool // brokers with a shared request under way
 	leaders  []int        // by partition, -1 for none
+	there    int          // how many partitions the topic has
 	asked    time.Time    // when leaders was fetched
 	trouble  trouble      // with fetching the leaders
 	pausing  time.Time    // until then nothing is sent
@@ -131,6 +132,9 @@ func (d *dispatcher) launch(ctx context.Context, now time.Time) time.Duration {
 	for _, partition := range ready {
 		leader := d.leaders[partition]
 		switch {
+		case partition >= d.there:
+			d.failed(partition, now, topic.Errorf(topic.ErrNoLeader, "the topic has %d partitions and not %d: make it again", d.there, len(d.lanes)))
+			wait = firstPause
 		case leader < 0:
 			d.failed(partition, now, topic.Errorf(topic.ErrNoLeader, "the partition has no leader at the moment"))
 			wait = firstPause
@@ -199,7 +203,7 @@ func (d *dispatcher) refresh(ctx context.Context, now time.Time) time.Duration {
 	d.trouble, d.asked = trouble{}, now
 
 	// All of them again, so that a partition that has lost its leader has none here either.
-	d.leaders = slices.Repeat([]int{-1}, len(d.lanes))
+	d.leaders, d.there = slices.Repeat([]int{-1}, len(d.lanes)), len(found.Partitions)
 	for _, partition := range found.Partitions {
 		if partition.ID < len(d.leaders) && partition.Leader.Host != "" { // a partition without a leader names no broker
 			d.leaders[partition.ID] = partition.Leader.ID

@@ -543,3 +543,21 @@ func TestProducerRefusesUnknownPartitions(t *testing.T) {
 		t.Fatal("one of them was taken")
 	}
 }
+
+// A topic that others have made again with fewer partitions: the reason names their numbers.
+func TestAPartitionThatTheTopicDoesNotHave(t *testing.T) {
+	_, config := fake(t)
+	client, name := kafkatest.Client(t, config), "events"
+	if err := client.EnsureTopics(within(t, time.Minute), topic.Topic{Name: name, Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	producer := client.OpenProducer(topic.AppenderConfig{Topic: name, Partitions: 2})
+	done, end := context.WithCancel(t.Context())
+	end()
+	defer producer.Close(done)
+	if err := producer.TrySend(topic.Message{Partition: 1, Value: []byte("x"), Done: func(int64, error) {}}); err != nil {
+		t.Fatal(err)
+	}
+	want := "producing to " + name + "/1: the topic has 1 partitions and not 2"
+	wait.Until(t, want, func() bool { err := producer.Fault(); return err != nil && strings.HasPrefix(err.Error(), want) })
+}

@@ -126,6 +126,9 @@ func (l *log) look(ctx context.Context, c *Config, done *atomic.Int64) error {
 		if err = l.understand(c, lines); err != nil && damage != nil && !atEnd {
 			err = damage
 		}
+		if atEnd && errors.Is(err, request.ErrNoRequest) { // as a log that has only its #Fields yet
+			l.empty, err = true, nil
+		}
 
 		// Few lines may be alike by chance, as after each rotation.
 		if len(lines) >= tellingLines {

@@ -79,6 +79,7 @@ func TestFilesAreReadInTheOrderOfTheirTimes(t *testing.T) {
 		writeFile(t, "access.log", []byte(part(0.75, 1))), writeFile(t, "access.log.2.zst", zstandard(t, part(0.3, 0.5))),
 		writeFile(t, "access.log.1", []byte(part(0.5, 0.75))), writeFile(t, "access.log.3.gz", gzipped(t, part(0, 0.1)+part(0.1, 0.3))),
 		writeFile(t, "empty", nil), writeFile(t, "empty.gz", gzipped(t, "\n\n")),
+		writeFile(t, "comments", []byte("#Version: 1.0\n#Fields: date time c-ip\n")),
 	}
 	servers := make([]strings.Builder, 3)
 	random := rand.New(rand.NewPCG(1, 1))

@@ -155,7 +155,8 @@ type sender struct {
 	waiting       int
 	failing       time.Time // zero when the last attempt succeeded
 	failure       string
-	unread        bool // it is the topic that fails, and not an attempt
+	unread        bool           // it is the topic that fails, and not an attempt
+	read          topic.Identity // of the topic that this process read first
 }
 
 const rejoinEvery = 5 * time.Second

@@ -303,6 +303,64 @@ func TestNothingIsLost(t *testing.T) {
 }
 
 // The inbox fails after it has accepted: the message comes again, with the same id.
+// remade is a log whose topic is deleted and made again at some time: the group has no position in it any more.
+type remade struct {
+	*local.Log
+	is, failed atomic.Bool
+}
+
+func (r *remade) Committed(ctx context.Context, group, name string) ([]topic.Commit, error) {
+	commits, err := r.Log.Committed(ctx, group, name)
+	if err == nil && r.is.Load() {
+		commits[0] = topic.Commit{Offset: -1}
+	}
+	return commits, err
+}
+
+func (r *remade) Reader(name string, partition int, offset int64, maxBytes int) topic.Reader {
+	return &remadeReader{Reader: r.Log.Reader(name, partition, offset, maxBytes), log: r}
+}
+
+type remadeReader struct {
+	topic.Reader
+	log *remade
+}
+
+func (r *remadeReader) Identity(ctx context.Context) (topic.Identity, error) {
+	id, err := r.Reader.Identity(ctx)
+	if r.log.is.Load() {
+		id += "-2"
+	}
+	return id, err
+}
+
+func (r *remadeReader) Fetch(ctx context.Context) ([]topic.Record, error) {
+	if r.log.is.Load() && r.log.failed.CompareAndSwap(false, true) {
+		return nil, topic.ErrNoTopic
+	}
+	return r.Reader.Fetch(ctx)
+}
+
+// A topic that is deleted and made again has only new events, and a receiver that runs sends all of them.
+func TestAllEventsOfATopicThatIsMadeAgain(t *testing.T) {
+	l := newLog(t)
+	again := &remade{Log: l.Log}
+	in := newInbox(t, nil)
+	n := New(Config{Log: again, Topic: eventsTopic, Group: "weir.notify", Receivers: []Receiver{to("ops", hook(in.URL))}, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); n.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	wait.Until(t, "the receiver has a position", func() bool {
+		commits, err := l.Committed(t.Context(), "weir.notify.ops", eventsTopic)
+		return err == nil && commits[0].Offset >= 0
+	})
+	again.is.Store(true)
+	wait.Until(t, "a fetch fails", again.failed.Load) // the receiver begins again after a second
+	l.write("blocked", time.Now(), entry("login", "192.0.2.1"))
+	in.await(t, "192.0.2.1")
+}
+
 func TestARepeatedMessageHasItsID(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)

@@ -81,7 +81,8 @@ func (p *partition) rounds(ctx context.Context) error {
 	return nil
 }
 
-// begin finds where to go on. A receiver that is new begins at the end of the partition.
+// begin finds where to go on. A receiver that is new begins at the end of the partition. If the topic was made again
+// since this process reads it, the receiver is not new: all events of that topic are.
 func (p *partition) begin(ctx context.Context) (*begun, error) {
 	commits, err := p.log.Committed(ctx, p.group, p.topic)
 	if err != nil {
@@ -96,16 +97,24 @@ func (p *partition) begin(ctx context.Context) (*begun, error) {
 		commit = commits[p.claim.Partition]
 	}
 
+	p.reader = p.log.Reader(p.topic, p.claim.Partition, span.End, fetchBytes)
+	madeAgain, err := p.madeAgain(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if commit.Offset < 0 {
 		// Committed at once: a kill before the first message must lose nothing.
 		commit = topic.Commit{Offset: span.End}
+		if madeAgain {
+			commit.Offset = span.Start
+		}
 		if err := p.claim.Commit(ctx, commit); err != nil {
 			return nil, err
 		}
 	}
 
 	p.base = commit.Offset
-	p.reader = p.log.Reader(p.topic, p.claim.Partition, p.base, fetchBytes)
+	p.reader.SetNext(p.base)
 	begun, resolved := readBegun(commit.Metadata, commit.Offset)
 	if begun != nil && begun.End > span.End {
 		begun = nil // the topic was made again, or has lost its end
@@ -115,6 +124,21 @@ func (p *partition) begin(ctx context.Context) (*begun, error) {
 		return begun, p.find(ctx, span)
 	}
 	return begun, nil
+}
+
+// madeAgain reports whether the topic is another one than this process read first. Kafka forgets a group's position in a
+// topic that is deleted.
+func (p *partition) madeAgain(ctx context.Context) (bool, error) {
+	id, err := p.reader.Identity(ctx)
+	if err != nil {
+		return false, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.read == "" {
+		p.read = id
+	}
+	return p.read != id, nil
 }
 
 // round collects events, sends their messages and commits the position after them. A round that has begun before is made

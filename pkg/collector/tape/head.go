@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"weir/internal/logfile"
 )
 
@@ -74,7 +76,17 @@ func behindHole(file *os.File) int64 {
 		case len(chunk) < chunkBytes:
 			chunk = make([]byte, chunkBytes)
 		}
+		at = behindUnwritten(file, at)
 	}
+}
+
+// behindUnwritten is the first position, at or after another one, that was ever written: of the rest of a sparse file
+// the system knows that it is zeros, so gigabytes of them need not be read.
+func behindUnwritten(file *os.File, at int64) int64 {
+	if data, err := file.Seek(at, unix.SEEK_DATA); err == nil {
+		return max(at, data)
+	}
+	return at
 }
 
 // skipHole passes over zeros, and reports whether something follows them.

@@ -377,6 +377,7 @@ func (t *Tape) pastZeros() error {
 		if err != nil {
 			return err
 		}
+		t.zeros = behindUnwritten(t.file, t.zeros)
 	}
 }
 

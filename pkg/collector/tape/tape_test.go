@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"weir/internal/logfile"
 )
@@ -134,5 +135,49 @@ func TestAFileThatIsWrittenOver(t *testing.T) {
 				t.Error("the bytes before the position are others")
 			}
 		})
+	}
+}
+
+// A log that was cut off many times under a writer that continues at its own offset begins with hundreds of gigabytes
+// that were never written.
+func TestWhatWasNeverWrittenTakesNoTime(t *testing.T) {
+	writer, err := os.Create(filepath.Join(t.TempDir(), "access.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Close()
+	const hole = 300 << 30
+	if _, err := writer.WriteAt([]byte("first\n"), hole); err != nil {
+		t.Skip("no sparse files here: ", err)
+	}
+
+	done := make(chan []string, 1)
+	go func() {
+		file, err := os.Open(writer.Name())
+		if err != nil {
+			t.Error(err)
+		}
+		head, _, err := Head(file, logfile.Plain)
+		if err != nil || string(head) != "first\n" {
+			t.Errorf("begins with %.9q: %v", head, err)
+		}
+		tape, err := Open(file, logfile.Plain, head, 0, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		lines, _ := read(t, tape)
+		if _, err := writer.WriteAt([]byte("second\n"), 2*hole); err != nil {
+			t.Error(err)
+		}
+		more, _ := read(t, tape)
+		done <- append(lines, more...)
+	}()
+	select {
+	case lines := <-done:
+		if strings.Join(lines, " ") != "first second" {
+			t.Errorf("reads %q", lines)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it is still read after 20 s")
 	}
 }
