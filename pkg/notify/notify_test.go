@@ -302,7 +302,6 @@ func TestNothingIsLost(t *testing.T) {
 	wait.Until(t, "the receiver works again", func() bool { s := n.Status()[0]; return s.Sent == 2 && s.Error == "" && s.Dropped == 0 })
 }
 
-// The inbox fails after it has accepted: the message comes again, with the same id.
 // remade is a log whose topic is deleted and made again at some time: the group has no position in it any more.
 type remade struct {
 	*local.Log
@@ -361,6 +360,7 @@ func TestAllEventsOfATopicThatIsMadeAgain(t *testing.T) {
 	in.await(t, "192.0.2.1")
 }
 
+// The inbox fails after it has accepted: the message comes again, with the same id.
 func TestARepeatedMessageHasItsID(t *testing.T) {
 	t.Parallel()
 	l := newLog(t)
