@@ -33,6 +33,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -135,6 +136,10 @@ func connectorOf(o Options, most time.Duration) (*session, error) {
 	}
 	c.MultiStatements, c.InterpolateParams, c.ParseTime = true, true, false
 	c.Timeout = cmp.Or(c.Timeout, tables.Patience)
+	compressed := strings.Contains(c.FormatDSN(), "compress=true")
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dial(ctx, network, address, compressed)
+	}
 	if o.User != "" {
 		c.User = o.User
 	}

@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -154,6 +155,8 @@ func configOf(o Options) (*pgxpool.Config, error) {
 			own.RuntimeParams[name] = value
 		}
 	}
+	own.MaxProtocolMessageBodyLen = tables.MostAnswer
+	own.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) { return tables.Bound(c), nil }
 	own.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: budget}
 	}
