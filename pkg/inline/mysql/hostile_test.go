@@ -1,8 +1,13 @@
 package mysql_test
 
 import (
+	"bytes"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/binary"
+	"encoding/pem"
 	"io"
+	"math/big"
 	"net"
 	"strings"
 	"testing"
@@ -30,6 +35,19 @@ func greet(c net.Conn) {
 	}
 }
 
+// hugeKey lets a client ask for a key, and sends one that takes hours.
+func hugeKey(c net.Conn) {
+	greeting := "\x0a8.0.36\x00" + "\x07\x00\x00\x00" + "AAAAAAAA\x00" + "\xdf\xf7\x21\x02\x00\x0f\x00\x15" + strings.Repeat("\x00", 10) +
+		"BBBBBBBBBBBB\x00caching_sha2_password\x00"
+	_, _ = io.WriteString(c, packet(0, greeting))
+	_, _ = c.Read(make([]byte, 4096))
+	_, _ = io.WriteString(c, packet(2, "\x01\x04"))
+	_, _ = c.Read(make([]byte, 4096))
+	key := &rsa.PublicKey{N: new(big.Int).SetBytes(bytes.Repeat([]byte{255}, 256<<10)), E: 1<<31 - 1}
+	text, _ := x509.MarshalPKIXPublicKey(key)
+	_, _ = io.WriteString(c, packet(4, "\x01"+string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: text}))))
+}
+
 // A server that lies gets no memory, and does not end the process.
 func TestAServerThatClaimsMuch(t *testing.T) {
 	t.Parallel()
@@ -49,6 +67,7 @@ func TestAServerThatClaimsMuch(t *testing.T) {
 		},
 		"a row that does not end":  func(c net.Conn) { greet(c); endless(c, packet(1, "\x01")+column) },
 		"columns that do not end":  func(c net.Conn) { greet(c); endless(c, packet(1, "\xfc\xff\xff")) },
+		"a key that takes hours":   hugeKey,
 		"a log-in that never ends": func(c net.Conn) { endless(c, "") },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +97,7 @@ func TestAServerThatClaimsMuch(t *testing.T) {
 					}()
 				}
 			}()
-			b, err := mysql.Open(mysql.Options{DSN: "tcp(" + listener.Addr().String() + ")/limits", User: "weir"})
+			b, err := mysql.Open(mysql.Options{DSN: "tcp(" + listener.Addr().String() + ")/limits", User: "weir", ReadPassword: func() (string, error) { return "hush", nil }})
 			if err != nil {
 				t.Fatal(err)
 			}

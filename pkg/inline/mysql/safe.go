@@ -57,8 +57,14 @@ func (c *checked) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lies reports whether a packet would make the driver panic, or take much memory.
+// mostLogin bounds packets of the log-in. One has an RSA key: with a key of a MiB the password takes hours.
+const mostLogin = 16 << 10
+
+// lies reports whether a packet would make the driver panic, or take much memory or time.
 func (c *checked) lies(first byte, length int) bool {
+	if !c.commanded && length > mostLogin {
+		return true
+	}
 	switch first {
 	case 0x00:
 		return !c.commanded && length < 7 // a success
