@@ -125,6 +125,15 @@ func CheckDSN(text string) error {
 	return nil
 }
 
+// Plain returns the server that a DSN reaches without TLS, if only when it has none; empty for none.
+func Plain(text string) string {
+	c, err := driver.ParseDSN(text)
+	if err != nil || c.Net != "tcp" || c.TLS != nil && !c.AllowFallbackToPlaintext {
+		return ""
+	}
+	return c.Addr
+}
+
 // connectorOf makes connections whose statements end after a time.
 func connectorOf(o Options, most time.Duration) (*session, error) {
 	c, err := driver.ParseDSN(o.DSN)

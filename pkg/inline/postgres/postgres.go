@@ -124,6 +124,20 @@ func CheckURL(text string) error {
 	return nil
 }
 
+// Plain returns a server that a URL reaches without TLS, if only after a try with it; empty for none.
+func Plain(text string) (host string) {
+	c, err := pgx.ParseConfig(text)
+	if err != nil {
+		return ""
+	}
+	for _, one := range append(c.Fallbacks, &pgconn.FallbackConfig{Host: c.Host, TLSConfig: c.TLSConfig}) {
+		if one.TLSConfig == nil && !strings.HasPrefix(one.Host, "/") {
+			host = one.Host
+		}
+	}
+	return host
+}
+
 func configOf(o Options) (*pgxpool.Config, error) {
 	c, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
