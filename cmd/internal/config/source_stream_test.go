@@ -121,8 +121,8 @@ func TestWarningsOfPlainServers(t *testing.T) {
 	}
 }
 
-// So has that of a store of inline limits.
-func TestWarningsOfSecretsOfInlineStores(t *testing.T) {
+// A password of a store that goes to another machine without TLS has a warning.
+func TestWarningsOfSecretsOfStores(t *testing.T) {
 	for store, want := range map[string]bool{
 		"redis: 'redis://a.internal:6379/0', password_file: p":                                            true,
 		"redis: 'rediss://a.internal:6379/0', password_file: p":                                           false,
@@ -146,6 +146,14 @@ func TestWarningsOfSecretsOfInlineStores(t *testing.T) {
 		}
 		if got := warnings.Error(); strings.Contains(got, "without encryption") != want {
 			t.Errorf("%s: %s", store, got)
+		}
+		if !strings.HasPrefix(store, "redis") {
+			continue
+		}
+		_, warnings, err = config.Read([]byte("store: {"+store+"}\nrules:\n  rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"),
+			config.Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}})
+		if got := warnings.Error(); err != nil || strings.Contains(got, "without encryption") != want {
+			t.Errorf("store: %s: %s %v", store, got, err)
 		}
 	}
 }
