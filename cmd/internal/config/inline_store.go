@@ -1,6 +1,8 @@
 package config
 
 import (
+	"strings"
+
 	"weir/internal/yamlfile"
 	"weir/pkg/inline/mysql"
 	"weir/pkg/inline/postgres"
@@ -81,6 +83,8 @@ func (s *InlineStore) FromYAML(v yamlfile.Value) {
 			v.Key(one.key).Faultf("name one", "the store of inline rules is in two places")
 		} else if err := one.check(one.address); err != nil {
 			v.Key(one.key).Fault(err)
+		} else if s.PasswordFile != "" {
+			s.warnOfPassword(v.Key(one.key))
 		}
 	}
 	if named == 0 {
@@ -98,5 +102,18 @@ func (s *InlineStore) FromYAML(v yamlfile.Value) {
 	}
 	if place := v.Key("isolation"); !place.Faulty() && s.Isolation != readCommitted && s.Isolation != serializable {
 		place.Faultf("write read committed, or serializable", "the isolation %q is not known", s.Isolation)
+	}
+}
+
+// warnOfPassword warns of a password that is sent to another machine without TLS.
+func (s *InlineStore) warnOfPassword(v yamlfile.Value) {
+	if strings.HasPrefix(s.Redis, "redis://") {
+		warnOfPassword(v, s.Redis, "redis://", "write rediss:// if the server has it")
+	}
+	if host := postgres.Plain(s.Postgres); s.Postgres != "" && host != "" && !loopbackHost(host) {
+		v.Warnf("write sslmode=verify-full if the server has TLS", "the secret may be sent to %s without encryption", host)
+	}
+	if host := mysql.Plain(s.MySQL); s.MySQL != "" && host != "" && !loopbackHost(host) {
+		v.Warnf("write tls=true if the server has TLS", "the secret may be sent to %s without encryption", host)
 	}
 }

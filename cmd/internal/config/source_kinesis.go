@@ -41,7 +41,7 @@ func warnOfPassword(v yamlfile.Value, urls, scheme, write string) {
 			continue
 		}
 		if host, _, _ := strings.Cut(rest, "/"); !loopbackHost(host) {
-			v.Warnf(write, "the secret of the source is sent to %s without encryption", host)
+			v.Warnf(write, "the secret is sent to %s without encryption", host)
 			return
 		}
 	}

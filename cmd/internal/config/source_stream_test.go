@@ -121,6 +121,43 @@ func TestWarningsOfPlainServers(t *testing.T) {
 	}
 }
 
+// A password of a store that goes to another machine without TLS has a warning.
+func TestWarningsOfSecretsOfStores(t *testing.T) {
+	for store, want := range map[string]bool{
+		"redis: 'redis://a.internal:6379/0', password_file: p":                                            true,
+		"redis: 'rediss://a.internal:6379/0', password_file: p":                                           false,
+		"redis: 'redis://a.internal:6379/0'":                                                              false,
+		"postgres: 'postgres://a.internal:5432/limits', user: weir, password_file: p":                     true,
+		"postgres: 'postgres://a.internal:5432/limits?sslmode=disable', user: weir, password_file: p":     true,
+		"postgres: 'postgres://a.internal:5432/limits?sslmode=require', user: weir, password_file: p":     false,
+		"postgres: 'postgres://a.internal:5432/limits?sslmode=verify-full', user: weir, password_file: p": false,
+		"postgres: 'postgres://127.0.0.1:5432/limits', user: weir, password_file: p":                      false,
+		"postgres: 'postgres:///limits?host=/run/postgresql', user: weir, password_file: p":               false,
+		"mysql: 'tcp(a.internal:3306)/limits', user: weir, password_file: p":                              true,
+		"mysql: 'tcp(a.internal:3306)/limits?tls=preferred', user: weir, password_file: p":                true,
+		"mysql: 'tcp(a.internal:3306)/limits?tls=true', user: weir, password_file: p":                     false,
+		"mysql: 'unix(/run/mysqld.sock)/limits', user: weir, password_file: p":                            false,
+		"mysql: 'tcp(localhost:3306)/limits', user: weir, password_file: p":                               false,
+	} {
+		_, warnings, err := config.Read([]byte("inline: {store: {"+store+"}}\nrules:\n  rules: [{name: per-ip, key: ip, limits: [10/min], inline: true}]\n"),
+			config.Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}})
+		if err != nil {
+			t.Fatal(store, err)
+		}
+		if got := warnings.Error(); strings.Contains(got, "without encryption") != want {
+			t.Errorf("%s: %s", store, got)
+		}
+		if !strings.HasPrefix(store, "redis") {
+			continue
+		}
+		_, warnings, err = config.Read([]byte("store: {"+store+"}\nrules:\n  rules: [{name: per-ip, key: ip, limits: [10/min]}]\n"),
+			config.Options{File: "/etc/weir/weir.yaml", Environ: []string{"STATE_DIRECTORY=/state"}})
+		if got := warnings.Error(); err != nil || strings.Contains(got, "without encryption") != want {
+			t.Errorf("store: %s: %s %v", store, got, err)
+		}
+	}
+}
+
 // A password that goes to another machine without TLS has a warning.
 func TestWarningsOfSecretsInClear(t *testing.T) {
 	const warned = "without encryption"

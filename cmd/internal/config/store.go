@@ -41,6 +41,8 @@ func (s *Store) FromYAML(v yamlfile.Value) {
 
 	if err := checkRedis(s.Redis); err != nil {
 		v.Key("redis").Fault(err)
+	} else if s.PasswordFile != "" && strings.HasPrefix(s.Redis, "redis://") {
+		warnOfPassword(v.Key("redis"), s.Redis, "redis://", "write rediss:// if the server has it")
 	}
 }
 

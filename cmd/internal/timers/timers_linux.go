@@ -34,6 +34,8 @@ func Coarsen() {
 		return
 	}
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, slack, 0, 0, 0); err == nil {
-		_ = syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), again+"=1")) // returns only if it failed
+		if own, err := os.Executable(); err == nil { // and not /proc/self/exe: the process would be called exe
+			_ = syscall.Exec(own, os.Args, append(os.Environ(), again+"=1")) // returns only if it failed
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 // A state is what a program that has called Coarsen sees.
 type state struct {
 	Slack, Pid int
+	Name       string // that ps and pgrep know
 	Args       []string
 	Input      string
 	Marked     bool
@@ -29,7 +30,12 @@ func TestMain(m *testing.M) {
 	Coarsen()
 	input, _ := io.ReadAll(os.Stdin)
 	_, marked := os.LookupEnv(again)
-	json.NewEncoder(os.Stdout).Encode(state{slackNow(), os.Getpid(), os.Args, string(input), marked})
+	json.NewEncoder(os.Stdout).Encode(state{slackNow(), os.Getpid(), name(), os.Args, string(input), marked})
+}
+
+func name() string {
+	text, _ := os.ReadFile("/proc/self/comm")
+	return string(text)
 }
 
 func slackNow() int {
@@ -40,7 +46,7 @@ func slackNow() int {
 	return now
 }
 
-// The program begins again, so that all its threads have the slack; its process, arguments and input stay. Where more
+// The program begins again, so that all its threads have the slack; its process, name, arguments and input stay. Where more
 // slack is allowed already, it begins once.
 func TestCoarsen(t *testing.T) {
 	for allowed, begun := range map[int]string{50_000: "begun begun ", 7_000_000: "begun "} {
@@ -60,7 +66,7 @@ func TestCoarsen(t *testing.T) {
 			if err := json.Unmarshal([]byte(said.String()), &got); err != nil {
 				t.Fatal(err, said.String())
 			}
-			want := state{max(allowed, slack), program.Process.Pid, program.Args, "some input", false}
+			want := state{max(allowed, slack), program.Process.Pid, name(), program.Args, "some input", false}
 			if !reflect.DeepEqual(got, want) || errors.String() != begun {
 				t.Errorf("got %+v, %q\nwant %+v, %q", got, errors.String(), want, begun)
 			}

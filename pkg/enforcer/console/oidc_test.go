@@ -36,6 +36,9 @@ type standIn struct {
 	finds  func(found map[string]any)
 }
 
+// hugeKey is how many bytes an RSA key has that takes a minute.
+const hugeKey = 96 << 10
+
 func newStandIn(t *testing.T) *standIn {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -60,6 +63,8 @@ func (p *standIn) signed(claims map[string]any) string {
 	switch p.alg {
 	case "none":
 		return text + "."
+	case "RS256":
+		return text + "." + encoded(bytes.Repeat([]byte{1}, hugeKey))
 	case "HS256": // with the public key as its secret
 		public, _ := p.public.Bytes()
 		mac := hmac.New(sha256.New, public)
@@ -80,6 +85,10 @@ func (p *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.finds(found)
 		_ = json.NewEncoder(w).Encode(found)
 	case "/keys":
+		if p.alg == "RS256" {
+			fmt.Fprintf(w, `{"keys":[{"kty":"RSA","kid":"one","n":%q,"e":"f____w"}]}`, encoded(bytes.Repeat([]byte{255}, hugeKey)))
+			return
+		}
 		point, _ := p.public.Bytes() // 4, x, y
 		fmt.Fprintf(w, `{"keys":[{"kty":"EC","crv":"P-256","kid":"one","x":%q,"y":%q}]}`, encoded(point[1:33]), encoded(point[33:]))
 	case "/token":
@@ -210,11 +219,15 @@ func TestHostileAnswersOfAProvider(t *testing.T) {
 		"another issuer":   {set("iss", "https://evil.example"), "token is not accepted", "issued by a different provider"},
 		"no signature":     {func(p *standIn) { p.alg = "none" }, "token is not accepted", "unexpected signature algorithm"},
 		"a public secret":  {func(p *standIn) { p.alg = "HS256" }, "token is not accepted", "unexpected signature algorithm"},
-		"another key":      {func(p *standIn) { p.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }, "token is not accepted", "failed to verify"},
-		"no group":         {set("groups", []string{"guests"}), "ann@example.com may not log in here", "may not log in"},
-		"groups in a map":  {set("groups", map[string]any{"operators": true}), "may not log in here", "may not log in"},
-		"no subject":       {set("sub", ""), "token is not accepted", "no subject"},
-		"a hostile name":   {set("email", "a\u202e@example.com\n"), "characters that cannot be shown", "u202e"},
+		"a huge key": {func(p *standIn) {
+			p.alg = "RS256"
+			p.finds = func(found map[string]any) { found["id_token_signing_alg_values_supported"] = []string{"RS256"} }
+		}, "token is not accepted", "its signature is too long"},
+		"another key":     {func(p *standIn) { p.key, _ = ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }, "token is not accepted", "failed to verify"},
+		"no group":        {set("groups", []string{"guests"}), "ann@example.com may not log in here", "may not log in"},
+		"groups in a map": {set("groups", map[string]any{"operators": true}), "may not log in here", "may not log in"},
+		"no subject":      {set("sub", ""), "token is not accepted", "no subject"},
+		"a hostile name":  {set("email", "a\u202e@example.com\n"), "characters that cannot be shown", "u202e"},
 		"a huge answer": {func(p *standIn) {
 			p.token = func(w http.ResponseWriter, _ *http.Request) bool {
 				_, _ = w.Write(bytes.Repeat([]byte("x"), 3<<20))
@@ -242,7 +255,11 @@ func TestHostileAnswersOfAProvider(t *testing.T) {
 			test.change(p)
 			s, log := p.with(newStand(t, true))
 			s.start()
+			began := time.Now()
 			status, body, header := s.get(p.begin(s, "/console/"))
+			if took := time.Since(began); took > 15*time.Second {
+				t.Errorf("it took %s", took)
+			}
 			if status != http.StatusUnauthorized || strings.Contains(strings.Join(header.Values("Set-Cookie"), ""), "weir_console=") || !strings.Contains(body, test.page) {
 				t.Errorf("%d %s", status, body)
 			}

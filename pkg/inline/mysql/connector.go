@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir/pkg/inline/tables"
@@ -13,24 +15,55 @@ import (
 // A session makes connections with the settings that the statements need.
 type session struct {
 	driver.Connector
-	most time.Duration // of a statement
+	most     time.Duration // of a statement
+	panicked atomic.Int64  // when the driver last did while it connected, in nanoseconds
 }
 
+// calm is the time after a panic in which nothing connects: each leaves a goroutine of the driver.
+const calm = 30 * time.Second
+
 // Connect makes a connection.
-func (s *session) Connect(ctx context.Context) (driver.Conn, error) {
-	c, err := s.Connector.Connect(ctx)
+func (s *session) Connect(ctx context.Context) (_ driver.Conn, err error) {
+	if last := s.panicked.Load(); last > 0 && time.Since(time.Unix(0, last)) < calm {
+		return nil, errAnswer
+	}
+	var dialed net.Conn
+	defer caught(&err, func() {
+		s.panicked.Store(time.Now().UnixNano())
+		if dialed != nil {
+			_ = dialed.Close()
+		}
+	})
+	made, err := s.Connector.Connect(context.WithValue(ctx, dialing{}, &dialed))
 	if err != nil {
 		return nil, err
 	}
+	c := &safe{conn: made.(conn)}
 	// MySQL skips what stands in /*M! */.
 	settings := fmt.Sprintf("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; "+
 		"SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = %d /*M! , max_statement_time = %f */",
 		max(1, int(s.most.Seconds())), s.most.Seconds())
-	if _, err := c.(driver.ExecerContext).ExecContext(ctx, settings, nil); err != nil {
+	if _, err := c.ExecContext(ctx, settings, nil); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// dialing is the key of the context of session.Connect.
+type dialing struct{}
+
+// dial connects, and tells session.Connect. An opaque connection is compressed.
+func dial(ctx context.Context, network, address string, opaque bool) (net.Conn, error) {
+	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	made := &checked{Conn: tables.Bound(c), opaque: opaque}
+	if told, ok := ctx.Value(dialing{}).(*net.Conn); ok {
+		*told = made
+	}
+	return made, nil
 }
 
 // A connector finishes connecting when the caller does not wait any longer, and gives the connection to the next. Else

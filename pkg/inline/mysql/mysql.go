@@ -33,6 +33,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -124,6 +125,15 @@ func CheckDSN(text string) error {
 	return nil
 }
 
+// Plain returns the server that a DSN reaches without TLS, if only when it has none; empty for none.
+func Plain(text string) string {
+	c, err := driver.ParseDSN(text)
+	if err != nil || c.Net != "tcp" || c.TLS != nil && !c.AllowFallbackToPlaintext {
+		return ""
+	}
+	return c.Addr
+}
+
 // connectorOf makes connections whose statements end after a time.
 func connectorOf(o Options, most time.Duration) (*session, error) {
 	c, err := driver.ParseDSN(o.DSN)
@@ -135,6 +145,10 @@ func connectorOf(o Options, most time.Duration) (*session, error) {
 	}
 	c.MultiStatements, c.InterpolateParams, c.ParseTime = true, true, false
 	c.Timeout = cmp.Or(c.Timeout, tables.Patience)
+	compressed := strings.Contains(c.FormatDSN(), "compress=true")
+	c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		return dial(ctx, network, address, compressed)
+	}
 	if o.User != "" {
 		c.User = o.User
 	}

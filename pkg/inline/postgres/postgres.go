@@ -30,6 +30,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -123,6 +124,20 @@ func CheckURL(text string) error {
 	return nil
 }
 
+// Plain returns a server that a URL reaches without TLS, if only after a try with it; empty for none.
+func Plain(text string) (host string) {
+	c, err := pgx.ParseConfig(text)
+	if err != nil {
+		return ""
+	}
+	for _, one := range append(c.Fallbacks, &pgconn.FallbackConfig{Host: c.Host, TLSConfig: c.TLSConfig}) {
+		if one.TLSConfig == nil && !strings.HasPrefix(one.Host, "/") {
+			host = one.Host
+		}
+	}
+	return host
+}
+
 func configOf(o Options) (*pgxpool.Config, error) {
 	c, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
@@ -154,6 +169,8 @@ func configOf(o Options) (*pgxpool.Config, error) {
 			own.RuntimeParams[name] = value
 		}
 	}
+	own.MaxProtocolMessageBodyLen = tables.MostAnswer
+	own.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) { return tables.Bound(c), nil }
 	own.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: budget}
 	}

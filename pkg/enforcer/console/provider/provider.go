@@ -35,6 +35,10 @@ const (
 	maxAnswer = 1 << 20
 	known     = time.Hour // how long the provider's addresses are used before they are asked for again
 	maxName   = 200
+
+	// maxSignature bounds the signature, in base64, and so the RSA key that checks it: one of 8,192 bits is allowed. A key
+	// of 100 KB would take a minute, which nothing ends.
+	maxSignature = 1400
 )
 
 // Config configures a Provider.
@@ -192,6 +196,9 @@ func (p *Provider) exchange(ctx context.Context, code string, begun *begun) (*oi
 	}
 
 	text, _ := both.Extra("id_token").(string)
+	if len(text)-strings.LastIndexByte(text, '.') > maxSignature {
+		return nil, &LoginError{Text: "The provider's token is not accepted. The enforcer's log has the reason.", Cause: errors.New("its signature is too long")}
+	}
 	token, err := found.VerifierContext(ctx, &oidc.Config{ClientID: p.config.ClientID, Now: p.config.Now}).Verify(ctx, text)
 	if expired := (*oidc.TokenExpiredError)(nil); errors.As(err, &expired) {
 		return nil, &LoginError{Text: "The provider's token has expired. Compare the clocks of both machines.", Cause: err}
