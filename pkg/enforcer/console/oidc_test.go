@@ -255,11 +255,7 @@ func TestHostileAnswersOfAProvider(t *testing.T) {
 			test.change(p)
 			s, log := p.with(newStand(t, true))
 			s.start()
-			began := time.Now()
 			status, body, header := s.get(p.begin(s, "/console/"))
-			if took := time.Since(began); took > 15*time.Second {
-				t.Errorf("it took %s", took)
-			}
 			if status != http.StatusUnauthorized || strings.Contains(strings.Join(header.Values("Set-Cookie"), ""), "weir_console=") || !strings.Contains(body, test.page) {
 				t.Errorf("%d %s", status, body)
 			}
