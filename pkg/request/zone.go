@@ -234,7 +234,12 @@ func (s *scanner) readZone(z *zone, rest string, written escape, r *Request) (st
 		return "", errFormat
 	}
 
-	after := rest[size+len(s.steps[z.last].literal):]
+	// Up to a quote in the literal it is known to be there, and not behind it.
+	after, ok := strings.CutPrefix(rest[size:], s.steps[z.last].literal)
+	if !ok {
+		return "", errFormat
+	}
+
 	// The variables stay empty. The line is still read: its client and time are outside.
 	if !s.splits(z, rest[:size]) {
 		return after, nil
