@@ -23,7 +23,10 @@ func watchEviction(ctx context.Context, check func(context.Context) error, fault
 		case <-ctx.Done():
 			return
 		}
-		switch err := check(ctx); {
+		within, cancel := context.WithTimeout(ctx, 2*time.Second) // a Redis that hangs must not delay the end of the process
+		err := check(within)
+		cancel()
+		switch {
 		case errors.Is(err, redis.ErrEvicts):
 			faults.Note(evicts, err)
 		case err == nil:
