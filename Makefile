@@ -73,6 +73,10 @@ bench-ratelimit: ## measure rate limits over gRPC next to Envoy's rate limit ser
 e2e: ## race-built daemons, a real Kafka, Redis and nginx: who asks for too much is refused, and let in again
 	WEIR_LONG=1 WEIR_REQUIRE_REAL=1 go test -count 1 -timeout 15m ./test/e2e
 
+.PHONY: hostile
+hostile: ## 3,000 random requests of each kind through each edge: who is blocked gets nothing, who is not is counted
+	WEIR_REQUIRE_REAL=1 WEIR_RANDOM_REQUESTS=3000 go test -run RandomRequests -count 1 -v -timeout 60m ./test/edges
+
 .PHONY: latency
 latency: ## from the line that breaks a limit to the first refusal: histograms at 1 k and 50 k lines/s
 	WEIR_REQUIRE_REAL=1 go test -run '^$$' -bench Latency -benchtime 1x -timeout 30m -v ./test/e2e

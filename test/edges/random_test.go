@@ -1,0 +1,176 @@
+package edges
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"weir/pkg/blocklist"
+	"weir/pkg/request"
+	"weir/test/wait"
+)
+
+const stranger = "127.0.0.33"
+
+// randomEdges are the edges with the files of deployments/edge, for HTTP/1 and, at the second address, HTTP/2 without TLS.
+var randomEdges = []struct {
+	name, format string
+	lists        bool // it looks clients up in a list, and knows neither paths nor hosts
+	start        func(s *site) (http1, http2 string, log func() string)
+}{
+	{"nginx", "weir", false, func(s *site) (string, string, func() string) {
+		http1, http2 := loopback+":"+freePort(s.t), loopback+":"+freePort(s.t)
+		log := nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+http1+"; listen "+http2+" http2;", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
+		return http1, http2, contentOf(s.t, log)
+	}},
+	{"caddy", "caddy", false, func(s *site) (string, string, func() string) {
+		address, log := running(s.caddy("protocols h1 h2\n", "protocols h1 h2c\n"))
+		return address, address, log
+	}},
+	{"traefik", "traefik-json", false, func(s *site) (string, string, func() string) {
+		address, log := running(s.traefik())
+		return address, address, log
+	}},
+	{"envoy", "envoy-json", false, func(s *site) (string, string, func() string) {
+		address, log := running(s.envoy())
+		return address, address, log
+	}},
+	{"envoy over gRPC", "envoy-json", false, func(s *site) (string, string, func() string) {
+		address, log := running(s.envoyGRPC(authorizes))
+		return address, address, log
+	}},
+	{"haproxy", "weir", true, func(s *site) (string, string, func() string) {
+		folder := s.t.TempDir()
+		url, said, _ := s.haproxy(write(s.t, filepath.Join(folder, "weir.map"), blockedClient+" manual\n"), write(s.t, filepath.Join(folder, "weir-users.map"), ""))
+		address, log := running(url, said)
+		return address, address, log
+	}},
+}
+
+// Requests at random, as no browser sends them, hide nothing: of a blocked client the application gets none, nor one that
+// the client sends after them; of another client the log has all that the application gets, with their paths, and nothing
+// of anyone else; and of a blocked path and a blocked host the application gets none. `make hostile` sends many more.
+func TestRandomRequests(t *testing.T) {
+	for _, edge := range randomEdges {
+		t.Run(edge.name, func(t *testing.T) {
+			t.Parallel()
+			seed := uint64(number(t, "WEIR_RANDOM_SEED", int(time.Now().UnixNano()%1e9)))
+			t.Logf("WEIR_RANDOM_SEED=%d", seed)
+			s, app := newSite(t), &application{}
+			s.app = app.serve(t)
+			r := randomRequests{site: s, app: app, count: number(t, "WEIR_RANDOM_REQUESTS", 60), random: maker{rand.New(rand.NewPCG(seed, 0))}}
+			var log func() string
+			r.http1, r.http2, log = edge.start(s)
+			awaitEdge(t, "http://"+r.http1)
+			s.order(blocklist.OrderBlock, blockedClient)
+			wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, "http://"+r.http1) })
+
+			r.neverReach("a blocked client", blockedClient, isAny)
+			r.areLogged(log, must(request.NewDecoder("none", edge.format, request.Options{})))
+			if !edge.lists {
+				s.order(blocklist.OrderBlock, "path:/signin")
+				r.neverReach("a blocked path", stranger, isSignin)
+				s.order(blocklist.OrderBlock, "host:shop.example")
+				r.neverReach("a blocked host", stranger, isShop)
+			}
+		})
+	}
+}
+
+func number(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A randomRequests sends requests at random to an edge.
+type randomRequests struct {
+	site         *site
+	app          *application
+	http1, http2 string
+	count        int
+	random       maker
+}
+
+func (r *randomRequests) send(from string, s sent) {
+	if s.http2 {
+		s.send(from, r.http2)
+		return
+	}
+	s.send(from, r.http1)
+}
+
+// neverReach sends requests, and a common one after each. Of both the application must get none that is in question. A busy
+// machine may be too slow for a check: what passes has to pass again and again.
+func (r *randomRequests) neverReach(what, from string, is func(reached) bool) {
+	const tries = 20
+	for range r.count {
+		s, passed := r.random.request(), 0
+		for ; passed < tries; passed++ {
+			time.Sleep(time.Duration(passed) * 20 * time.Millisecond)
+			before := len(r.app.reached(is))
+			r.send(from, s)
+			r.send(from, common)
+			if len(r.app.reached(is)) == before {
+				break
+			}
+		}
+		if passed == tries {
+			all := r.app.reached(is)
+			r.site.t.Errorf("%s: after %s the application got %+v", what, s, all[len(all)-1])
+		}
+	}
+}
+
+// areLogged sends requests of a client that is not blocked.
+func (r *randomRequests) areLogged(log func() string, decoder *request.Decoder) {
+	t := r.site.t
+	before, beforeIn := len(r.app.reached(isAny)), len(r.app.reached(isSignin))
+	for range r.count {
+		r.send(stranger, r.random.request())
+	}
+	all, signedIn := r.app.reached(isAny)[before:], r.app.reached(isSignin)[beforeIn:]
+	t.Logf("of %d requests the application got %d, and %d of them sign in", r.count, len(all), len(signedIn))
+
+	client, text := request.NewClient(nil), ""
+	defer func() {
+		if t.Failed() {
+			t.Logf("to sign in, the application got %.200q, and the log is\n%s", signedIn, text)
+		}
+	}()
+	wait.Until(t, "all are in the log", func() bool {
+		logged, found := 0, 0
+		text = log()
+		for line := range strings.Lines(text) {
+			decoder.DecodeEach(strings.TrimSuffix(line, "\n"), func(r *request.Request, err error) {
+				if err != nil {
+					return
+				}
+				client.Resolve(r)
+				switch r.IP.String() {
+				case goodClient, blockedClient:
+				case stranger:
+					logged++
+					if counts, _ := (request.PathForm{}).Normal(r.Path, r.PathDecoded, nil); counts == "/signin" {
+						found++
+					}
+				default:
+					t.Fatalf("counted for another client: %s", line)
+				}
+			})
+		}
+		return logged >= len(all) && found >= len(signedIn)
+	})
+}
