@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -40,6 +41,7 @@ type river struct {
 	session    time.Duration // of members in their group
 	guardSeed  uint64        // of the hashes of keys that guards count; of rules with a share
 	members    []*member
+	frozen     sync.WaitGroup // those that stand still
 }
 
 // A member is an aggregator.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,6 +100,7 @@ func check(enforcer, ip string) (int, error) {
 // calls ended when they have stopped.
 func (r *river) settle(s *site, begun time.Time, enforcer string, counter *counter) {
 	r.t.Helper()
+	r.frozen.Wait()
 	counter.await(r.t, s.want)
 	r.drained()
 	r.compareBlocked(s, enforcer)
@@ -112,7 +114,7 @@ func (r *river) settle(s *site, begun time.Time, enforcer string, counter *count
 }
 
 // The three daemons, two of them aggregators, read a log that grows and is rotated. Any of them is killed at any time
-// and started again, Redis loses its last second, Kafka is restarted. In the end every line was counted once, every
+// and started again, or stands still for a while, Redis loses its last second, Kafka is restarted. In the end every line was counted once, every
 // client that broke a limit is refused, and no other client was ever on the list.
 func TestAllPartsUnderFire(t *testing.T) {
 	real.Long(t)
@@ -143,6 +145,10 @@ func (r *river) strike(n int, random *rand.Rand, done map[string]int) {
 	case 3:
 		done["redis"]++
 		r.crashRedis(r.redis, random)
+	case 5:
+		m := r.members[random.IntN(len(r.members))]
+		done["frozen "+m.part]++
+		r.freeze(m, time.Duration(random.IntN(14_000))*time.Millisecond)
 	case 6:
 		done["kafka"]++
 		r.restartKafka(random)
@@ -159,6 +165,17 @@ func (r *river) strike(n int, random *rand.Rand, done map[string]int) {
 		time.Sleep(time.Duration(random.IntN(700)) * time.Millisecond)
 		m.start()
 	}
+}
+
+// freeze stops a part for a while, at times for longer than its session with Kafka lasts, as happens to a virtual machine
+// that is moved. Other strikes go on meanwhile.
+func (r *river) freeze(m *member, lasts time.Duration) {
+	process := m.process.Process // not that of a later start
+	_ = process.Signal(syscall.SIGSTOP)
+	r.frozen.Go(func() {
+		time.Sleep(lasts)
+		_ = process.Signal(syscall.SIGCONT)
+	})
 }
 
 // installPart lays out a daemon that reads a site's log, on the river's Kafka and Redis.
