@@ -59,11 +59,7 @@ func TestRandomRequests(t *testing.T) {
 	for _, edge := range randomEdges {
 		t.Run(edge.name, func(t *testing.T) {
 			t.Parallel()
-			seed := uint64(number(t, "WEIR_RANDOM_SEED", int(time.Now().UnixNano()%1e9)))
-			t.Logf("WEIR_RANDOM_SEED=%d", seed)
-			s, app := newSite(t), &application{}
-			s.app = app.serve(t)
-			r := randomRequests{site: s, app: app, count: number(t, "WEIR_RANDOM_REQUESTS", 60), random: maker{rand.New(rand.NewPCG(seed, 0))}}
+			s, r := newRandomRequests(t)
 			var log func() string
 			r.http1, r.http2, log = edge.start(s)
 			awaitEdge(t, "http://"+r.http1)
@@ -80,6 +76,69 @@ func TestRandomRequests(t *testing.T) {
 			}
 		})
 	}
+}
+
+// randomLogs are other logs of edges, over HTTP/1.
+var randomLogs = []struct {
+	name, format string
+	start        func(s *site) (address string, log func() string)
+}{
+	{"nginx combined", "combined", nginxLog("", `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`)},
+	{"nginx main", "main", nginxLog("", `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for"`)},
+	{"nginx JSON", "nginx-json", nginxLog("escape=json ", `{"time_iso8601":"$time_iso8601","remote_addr":"$remote_addr","remote_user":"$remote_user","request":"$request","status":"$status","http_user_agent":"$http_user_agent","http_x_forwarded_for":"$http_x_forwarded_for","host":"$host"}`)},
+	{"nginx its own", `$time_iso8601|$host|"$http_user_agent"|$remote_addr|$status|"$request"`, nginxLog("", `$time_iso8601|$host|"$http_user_agent"|$remote_addr|$status|"$request"`)},
+	{"apache common", "common", apacheLog(`%h %l %u %t "%r" %>s %b`)},
+	{"apache combined", "combined", apacheLog(`%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`)},
+	{"apache vhost_combined", "vhost_combined", apacheLog(`%v:%p %h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`)},
+	{"apache its own", `"%{User-Agent}i" %h %t %>s "%r"`, apacheLog(`"%{User-Agent}i" %h %t %>s "%r"`)},
+	{"haproxy httplog", "haproxy", func(s *site) (string, func() string) { return s.haproxyWith("option httplog") }},
+	{"haproxy httpslog", "haproxy", func(s *site) (string, func() string) { return s.haproxyWith("option httpslog") }},
+	{"haproxy captured", "haproxy", func(s *site) (string, func() string) {
+		return s.haproxyWith("option httplog\n    capture request header User-Agent len 200\n    capture request header X-Forwarded-For len 100")
+	}},
+	{"envoy as istio", "istio", func(s *site) (string, func() string) { return running(s.envoyText(istioText)) }},
+	{"traefik behind a proxy", "traefik-json", func(s *site) (string, func() string) { return s.traefikLog("json") }},
+}
+
+func nginxLog(escape, format string) func(*site) (string, func() string) {
+	return func(s *site) (string, func() string) {
+		address := loopback + ":" + freePort(s.t)
+		log := nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app, "log_format weir '", "log_format weir "+escape+"'",
+			`$remote_addr - $weir_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" weir="$weir"`, format))
+		return address, contentOf(s.t, log)
+	}
+}
+
+// apacheLog has Apache pass requests on to the application.
+func apacheLog(format string) func(*site) (string, func() string) {
+	return func(s *site) (string, func() string) {
+		modules := filepath.Join(filepath.Dir(filepath.Dir(program(s.t, "apache2", "apache2-bin"))), "lib/apache2/modules")
+		return s.apache(format, "LoadModule proxy_module "+modules+"/mod_proxy.so", "LoadModule proxy_http_module "+modules+"/mod_proxy_http.so", "AllowEncodedSlashes NoDecode",
+			"ProxyPass / http://"+s.app+"/")
+	}
+}
+
+// The same for other logs: they have all that the application gets, with their paths, and nothing of anyone else.
+func TestRandomRequestsInLogs(t *testing.T) {
+	for _, edge := range randomLogs {
+		t.Run(edge.name, func(t *testing.T) {
+			t.Parallel()
+			s, r := newRandomRequests(t)
+			var log func() string
+			r.http1, log = edge.start(s)
+			awaitEdge(t, "http://"+r.http1+"/ready")
+			r.areLogged(log, must(request.NewDecoder("none", edge.format, request.Options{})))
+		})
+	}
+}
+
+func newRandomRequests(t *testing.T) (*site, *randomRequests) {
+	t.Helper()
+	seed := uint64(number(t, "WEIR_RANDOM_SEED", int(time.Now().UnixNano()%1e9)))
+	t.Logf("WEIR_RANDOM_SEED=%d", seed)
+	s, app := newSite(t), &application{}
+	s.app = app.serve(t)
+	return s, &randomRequests{site: s, app: app, count: number(t, "WEIR_RANDOM_REQUESTS", 60), random: maker{rand.New(rand.NewPCG(seed, 0))}}
 }
 
 func number(t *testing.T, variable string, otherwise int) int {
@@ -105,11 +164,12 @@ type randomRequests struct {
 }
 
 func (r *randomRequests) send(from string, s sent) {
-	if s.http2 {
+	switch {
+	case !s.http2:
+		s.send(from, r.http1)
+	case r.http2 != "":
 		s.send(from, r.http2)
-		return
 	}
-	s.send(from, r.http1)
 }
 
 // neverReach sends requests, and a common one after each. Of both the application must get none that is in question. A busy
