@@ -19,12 +19,15 @@ type sent struct {
 	bytes   string
 	headers []hpack.HeaderField
 	body    string
+	more    bool          // a common one is behind it on the connection, for HTTP/2
 	ends    bool          // the client ends its half of the connection
 	away    time.Duration // then it is gone
 }
 
 // common is a request as all clients send them.
 var common = sent{bytes: "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"}
+
+var commonHeaders = []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "h"}, {Name: ":path", Value: "/"}}
 
 func (r sent) String() string {
 	if r.http2 {
@@ -68,28 +71,23 @@ func (r sent) goAway(c net.Conn) {
 }
 
 func (r sent) sendFrames(c net.Conn) {
-	var head bytes.Buffer
-	fields := hpack.NewEncoder(&head)
-	for _, field := range r.headers {
-		_ = fields.WriteField(field)
-	}
 	_, _ = io.WriteString(c, http2.ClientPreface)
 	framer := http2.NewFramer(c, c)
 	framer.AllowIllegalWrites = true
 	_ = framer.WriteSettings()
-	block, first := head.Bytes(), true
-	for first || len(block) > 0 {
-		part := block[:min(len(block), 16<<10)]
-		block = block[len(part):]
-		if first {
-			_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: part, EndHeaders: len(block) == 0, EndStream: r.body == ""})
-		} else {
-			_ = framer.WriteContinuation(1, len(block) == 0, part)
+	var block bytes.Buffer
+	encoder, last := hpack.NewEncoder(&block), uint32(1)
+	encode := func(fields []hpack.HeaderField) []byte {
+		block.Reset()
+		for _, field := range fields {
+			_ = encoder.WriteField(field)
 		}
-		first = false
+		return block.Bytes()
 	}
-	if r.body != "" {
-		_ = framer.WriteData(1, true, []byte(r.body))
+	writeRequest(framer, 1, encode(r.headers), r.body)
+	if r.more {
+		last = 3
+		writeRequest(framer, last, encode(commonHeaders), "")
 	}
 	if r.away > 0 {
 		time.Sleep(r.away)
@@ -104,9 +102,24 @@ func (r sent) sendFrames(c net.Conn) {
 		if err != nil {
 			return
 		}
-		if h := frame.Header(); h.StreamID == 1 && (h.Type == http2.FrameRSTStream || h.Flags.Has(http2.FlagDataEndStream) && h.Type <= http2.FrameHeaders) || h.Type == http2.FrameGoAway {
+		if h := frame.Header(); h.StreamID == last && (h.Type == http2.FrameRSTStream || h.Flags.Has(http2.FlagDataEndStream) && h.Type <= http2.FrameHeaders) || h.Type == http2.FrameGoAway {
 			return
 		}
+	}
+}
+
+func writeRequest(framer *http2.Framer, stream uint32, block []byte, body string) {
+	const most = 16 << 10 // of a frame
+	part := block[:min(len(block), most)]
+	block = block[len(part):]
+	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: part, EndHeaders: len(block) == 0, EndStream: body == ""})
+	for len(block) > 0 {
+		part = block[:min(len(block), most)]
+		block = block[len(part):]
+		_ = framer.WriteContinuation(stream, len(block) == 0, part)
+	}
+	if body != "" {
+		_ = framer.WriteData(stream, true, []byte(body))
 	}
 }
 
@@ -298,5 +311,5 @@ func (m maker) request2() sent {
 	if m.IntN(10) == 0 {
 		m.Shuffle(len(headers), func(i, j int) { headers[i], headers[j] = headers[j], headers[i] })
 	}
-	return sent{http2: true, headers: headers, ends: m.IntN(2) == 0, away: m.away(), body: m.often("", "", "hello", "GET /signin HTTP/1.1\r\nHost: h\r\n\r\n")}
+	return sent{http2: true, headers: headers, more: m.IntN(4) == 0, ends: m.IntN(2) == 0, away: m.away(), body: m.often("", "", "hello", "GET /signin HTTP/1.1\r\nHost: h\r\n\r\n")}
 }
