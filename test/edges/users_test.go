@@ -127,6 +127,17 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 	if allowed != 5 && rules != "rules for Traefik" { // Traefik does not name requests: it counts each twice
 		t.Errorf("of 5/min, %d requests pass", allowed)
 	}
+	for range 10 { // clients without a user share no limit of a user
+		if status := asks("GET /public/of-users", "", ""); status != http.StatusOK {
+			t.Fatalf("without a user, at a limit by user: %d", status)
+		}
+	}
+	for i := range 6 {
+		want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 5]
+		if status := asks("GET /private/of-users", "alice", "secret"); status != want {
+			t.Errorf("request %d of alice, at a limit of 5 by user: %d", i+1, status)
+		}
+	}
 	s.order(blocklist.OrderBlock, "user:alice")
 	wait.Until(t, "alice is refused", func() bool { return asks("GET /private/x", "alice", "secret") == http.StatusTooManyRequests })
 	if status := asks("GET /public", "alice", "wrong"); status != http.StatusOK {
