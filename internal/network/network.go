@@ -91,6 +91,24 @@ func (n *List) Read(read func(name string) (path string, data []byte, err error)
 	return all, faults
 }
 
+// IsWide reports whether a prefix has more addresses than commands take without confirmation, and not only private ones.
+func IsWide(p netip.Prefix) bool {
+	if p.Addr().Is4() {
+		return p.Bits() < 8
+	}
+	return p.Bits() < 19 && !p.Addr().IsPrivate() && !p.Addr().IsLinkLocalUnicast()
+}
+
+// WidestOfFiles is the widest prefix of what Read returned, of those that are wide and are in files; false if there is none.
+func (n *List) WidestOfFiles(read []netip.Prefix) (widest netip.Prefix, ok bool) {
+	for _, p := range read[len(n.Prefixes):] {
+		if IsWide(p) && (!ok || p.Bits() < widest.Bits()) {
+			widest, ok = p, true
+		}
+	}
+	return widest, ok
+}
+
 // ParseFile reads a file of prefixes: one a line, or an address; # begins a comment.
 func ParseFile(file string, data []byte) ([]netip.Prefix, yamlfile.Faults) {
 	var prefixes []netip.Prefix

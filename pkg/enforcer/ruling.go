@@ -124,11 +124,11 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	q.UnixMilli, q.Agent, q.Referrer = now.UnixMilli(), header(r, "User-Agent"), header(r, "Referer")
 	q.Forwarded = joined(r, a.ruling.forwarded)
 	if a.ruling.userHeader != "" {
-		q.User = header(r, a.ruling.userHeader)
+		q.User = named(r, a.ruling.userHeader)
 	}
 
 	for _, f := range a.ruling.fields {
-		if value := header(r, f.header); value != "" {
+		if value := named(r, f.header); value != "" {
 			q.Fields = append(q.Fields, request.Field{Name: f.field, Value: value})
 		}
 	}
@@ -145,6 +145,16 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	}
 
 	return q.IP.IsValid(), edge
+}
+
+// named returns the header of a user or another field. Caddy leaves a placeholder in it as it is when nothing stands for it:
+// then it has not authenticated a user.
+func named(r *http.Request, name string) string {
+	value := header(r, name)
+	if strings.HasPrefix(value, "{http.auth.user.") && r.URL != nil && r.URL.Path == checkPath+"/caddy" { // over gRPC there is no URL
+		return ""
+	}
+	return value
 }
 
 // prepare makes the question for the list: the request's keys for the rules that may refuse it.

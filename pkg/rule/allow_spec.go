@@ -24,14 +24,6 @@ type allowSpec struct {
 	place yamlfile.Fault
 }
 
-// isWide reports whether a prefix has more addresses than commands take without confirmation, and not only private ones.
-func isWide(p netip.Prefix) bool {
-	if p.Addr().Is4() {
-		return p.Bits() < 8
-	}
-	return p.Bits() < 19 && !p.Addr().IsPrivate() && !p.Addr().IsLinkLocalUnicast()
-}
-
 // FromYAML reads one allow entry.
 func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	type plain allowSpec
@@ -53,12 +45,9 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 	}
 
 	// A warning and not an error: one may want to allow everything for a time.
-	for i, prefix := range a.IP.Prefixes {
-		switch {
-		case prefix.Bits() == 0:
-			v.Key("ip").Warnf("write a smaller prefix", "%s allows every address", a.IP.Prefixes[i])
-		case isWide(prefix):
-			v.Key("ip").Warnf("write smaller prefixes", "%s allows a large part of all addresses", a.IP.Prefixes[i])
+	for _, prefix := range a.IP.Prefixes {
+		if what, remedy := tooWide(prefix); what != "" {
+			v.Key("ip").Warnf(remedy, "%s", what)
 		}
 	}
 
@@ -69,6 +58,18 @@ func (a *allowSpec) FromYAML(v yamlfile.Value) {
 			a.Host.places[i].Faultf("write a host's name", "%q is no host", host)
 		}
 		a.Host.words[i] = canonical
+	}
+}
+
+// tooWide says what is wrong with a prefix that allows much of the internet. It is empty for others.
+func tooWide(p netip.Prefix) (what, remedy string) {
+	switch {
+	case p.Bits() == 0:
+		return p.String() + " allows every address", "write a smaller prefix"
+	case network.IsWide(p):
+		return p.String() + " allows a large part of all addresses", "write smaller prefixes"
+	default:
+		return "", ""
 	}
 }
 

@@ -315,6 +315,12 @@ func (l *loader) checkNames() {
 func (l *loader) allow(a *allowIn) *Allow {
 	prefixes, faults := a.IP.Read(func(name string) (string, []byte, error) { return l.read(a.file, name) })
 	l.faults = append(l.faults, faults...)
+	if widest, ok := a.IP.WidestOfFiles(prefixes); ok {
+		warning := a.place
+		warning.What, warning.Remedy = tooWide(widest)
+		warning.What = "in a file, " + warning.What
+		l.warnings = append(l.warnings, warning)
+	}
 	var names []string
 	for _, r := range l.rules {
 		if r.Name != "" && !slices.Contains(names, r.Name) {

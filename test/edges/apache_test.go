@@ -24,7 +24,7 @@ func TestApache(t *testing.T) {
 	write(t, in("users"), "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n")
 	write(t, in("index.html"), "the page")
 	modules, loads := filepath.Join(filepath.Dir(filepath.Dir(path)), "lib/apache2/modules"), ""
-	for _, name := range []string{"authn_core", "authn_file", "authz_user", "auth_basic", "setenvif", "rewrite", "headers", "dir", "http2"} {
+	for _, name := range []string{"authn_core", "authn_file", "authz_user", "auth_basic", "setenvif", "rewrite", "headers", "dir", "http2", "lua"} {
 		loads += "LoadModule " + name + "_module " + modules + "/mod_" + name + ".so\n"
 	}
 	before, host, _ := strings.Cut(snippet(t, "apache.conf", "/etc/apache2", folder, "/var/log/apache2", folder, "# RemoteIP", "RemoteIP",
@@ -49,6 +49,9 @@ Protocols h2c http/1.1
         AuthName private
         AuthUserFile %[1]s/users
         Require valid-user
+    </Location>
+    <Location /claims>
+        SetHandler lua-script
     </Location>
 </VirtualHost>
 `, folder, address, apacheModules(path), loads, before, host))
@@ -102,10 +105,46 @@ Protocols h2c http/1.1
 	}
 	wait.Until(t, "the log is written", func() bool { return strings.Contains(log(), "HTTP/2.0") })
 	marksRefusals(t, log())
+	logsCheckedUsers(t, url, folder, log)
 
 	s.lift("127.0.0.64/29")
 	fetch()
 	wait.Until(t, "Apache has the new list", func() bool { return ask(t, blockedClient, url).status == http.StatusOK })
+}
+
+// logsCheckedUsers checks that a page which makes any claimed user Apache's own, as mod_php does, names no user in the log,
+// and that a page with a password does.
+func logsCheckedUsers(t *testing.T, url, folder string, log func() string) {
+	t.Helper()
+	write(t, filepath.Join(folder, "claims"), `function handle(r) r.user = "alice"; r:puts("hello"); return apache2.OK end`)
+	if err := os.Mkdir(filepath.Join(folder, "private"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(folder, "private", "page"), "hello")
+	wrong, right := "Basic YWxpY2U6d3Jvbmc=", "Basic YWxpY2U6c2VjcmV0"
+	for _, asked := range []struct {
+		path, credentials string
+		status            int
+	}{{"/claims", wrong, 200}, {"/private/page", wrong, 401}, {"/private/page", right, 200}, {"/index.html?last", wrong, 200}} {
+		if got := ask(t, goodClient, url+asked.path, "Authorization", asked.credentials, "X-Weir-User", "alice"); got.status != asked.status {
+			t.Fatalf("%v: %+v", asked, got)
+		}
+	}
+	wait.Until(t, "the log is written", func() bool { return strings.Contains(log(), "?last") })
+	parser, err := request.NewParser("weir", request.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var users []string
+	for line := range strings.Lines(log()) {
+		var r request.Request
+		if parser.Parse(strings.TrimSuffix(line, "\n"), &r) == nil && r.User != "" && r.Status == http.StatusOK {
+			users = append(users, r.User+" "+r.Path)
+		}
+	}
+	if len(users) != 1 || users[0] != "alice /private/page" {
+		t.Errorf("the log has the users %q:\n%s", users, log())
+	}
 }
 
 // Apache serves a request line with a query alone as the root, and it counts as that.

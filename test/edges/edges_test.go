@@ -162,6 +162,7 @@ rules:
   - {name: at-once, key: ip, limits: [5/min], match: 'path startsWith "/at-once"', inline: true}
   - {name: claimed, key: claim, limits: [1000/min], inline: true}
   - {name: once, key: ip, limits: [5/min], match: 'path startsWith "/private/once"', inline: true}
+  - {name: of-users, key: user, limits: [5/min], match: 'path endsWith "/of-users"', inline: true}
 `
 
 // newSite starts both on free ports.

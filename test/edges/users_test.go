@@ -2,6 +2,8 @@ package edges
 
 import (
 	"bufio"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -125,6 +127,17 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 	if allowed != 5 && rules != "rules for Traefik" { // Traefik does not name requests: it counts each twice
 		t.Errorf("of 5/min, %d requests pass", allowed)
 	}
+	for range 10 { // clients without a user share no limit of a user
+		if status := asks("GET /public/of-users", "", ""); status != http.StatusOK {
+			t.Fatalf("without a user, at a limit by user: %d", status)
+		}
+	}
+	for i := range 6 {
+		want := map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 5]
+		if status := asks("GET /private/of-users", "alice", "secret"); status != want {
+			t.Errorf("request %d of alice, at a limit of 5 by user: %d", i+1, status)
+		}
+	}
 	s.order(blocklist.OrderBlock, "user:alice")
 	wait.Until(t, "alice is refused", func() bool { return asks("GET /private/x", "alice", "secret") == http.StatusTooManyRequests })
 	if status := asks("GET /public", "alice", "wrong"); status != http.StatusOK {
@@ -220,4 +233,38 @@ func TestUsersOfEnvoy(t *testing.T) {
 		"                        - {match: {prefix: /private/}, route: {cluster: app}}\n                        - {match: {prefix: /}, route: {cluster: app}, typed_per_filter_config: "+off+"}\n")
 	address := strings.TrimPrefix(url, "http://")
 	s.usersAreChecked(address, "rules", "json", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+}
+
+// A user who is blocked does not pass by sending the token twice: Envoy would make a header of each.
+func TestTokensOfEnvoy(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	filters, _, _ := strings.Cut(documented(t, "Envoy"), "                  - name: envoy.filters.http.basic_auth\n")
+	encode := base64.RawURLEncoding.EncodeToString
+	secret := []byte("the secret of the provider")
+	filters += `                  - name: envoy.filters.http.jwt_authn
+                    typed_config:
+                      "@type": type.googleapis.com/envoy.extensions.filters.http.jwt_authn.v3.JwtAuthentication
+                      rules: [{match: {prefix: /}, requires: {provider_name: ours}}]
+                      providers:
+                        ours:
+                          local_jwks: {inline_string: '{"keys":[{"kty":"oct","alg":"HS256","k":"` + encode(secret) + `"}]}'}
+` + documented(t, "Envoy with tokens")
+	url, said := s.envoy("                http_filters:\n", filters,
+		"                              - exact: user-agent\n", "                              - exact: user-agent\n                              - exact: x-user\n",
+		"                          method: ", "                          user: \"%REQ(X-USER)%\"\n                          method: ")
+	signed := encode([]byte(`{"alg":"HS256"}`)) + "." + encode([]byte(`{"sub":"alice"}`))
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(signed))
+	token := signed + "." + encode(mac.Sum(nil))
+
+	wait.Until(t, "Envoy answers", func() bool { return ask(t, goodClient, url, "Authorization", "Bearer "+token).status == http.StatusOK })
+	s.order(blocklist.OrderBlock, "user:alice")
+	wants(t, "alice", http.StatusTooManyRequests, func() answer { return ask(t, goodClient, url, "Authorization", "Bearer "+token) })
+	for _, path := range []string{"/?access_token=" + token, "/?access_token=x", "/?access_token=" + token + "&access_token=" + token} {
+		if got := ask(t, goodClient, url+path, "Authorization", "Bearer "+token); got.status != http.StatusTooManyRequests {
+			t.Errorf("with the token in %.20s…: %d", path, got.status)
+		}
+	}
+	wait.Until(t, "the log has the user", func() bool { return strings.Contains(said.String(), `"user":"alice"`) })
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"strings"
 
 	"weir/internal/network"
@@ -24,8 +25,14 @@ func (c *Client) Validate(v yamlfile.Value) {
 		v.Key("header").Faultf("write X-Forwarded-For, CF-Connecting-IP, True-Client-IP or X-Real-IP", "%q is not the name of a header", c.Header)
 	}
 	for _, p := range c.TrustedProxies.Prefixes {
-		if wide := p.Bits() < 8 || p.Addr().Is6() && p.Bits() < 19; wide && !p.Addr().IsPrivate() {
-			v.Key("trusted_proxies").Warnf("name only your own proxies", "%s is wide: each client in it can name any address as its own, and so evade rules and have others blocked", p)
+		if network.IsWide(p) {
+			what, remedy := tooWide(p)
+			v.Key("trusted_proxies").Warnf(remedy, "%s", what)
 		}
 	}
+}
+
+// tooWide says what follows if a prefix of trusted proxies has clients.
+func tooWide(p netip.Prefix) (what, remedy string) {
+	return p.String() + " is wide: each client in it can name any address as its own, and so evade rules and have others blocked", "name only your own proxies"
 }

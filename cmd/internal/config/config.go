@@ -125,8 +125,14 @@ func (c *Config) Validate(v yamlfile.Value) {
 	c.warnOfClaimedFields()
 	c.warnOfNoKeys()
 	for _, networks := range c.networks() {
-		_, faults := networks.Read(c.loader.file)
+		prefixes, faults := networks.Read(c.loader.file)
 		c.loader.faults = append(c.loader.faults, faults...)
+		if widest, ok := networks.WidestOfFiles(prefixes); ok && networks == &c.Client.TrustedProxies {
+			warning := v.Key("client").Key("trusted_proxies").Place()
+			warning.What, warning.Remedy = tooWide(widest)
+			warning.What = "in a file, " + warning.What
+			c.loader.warnings = append(c.loader.warnings, warning)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -341,6 +342,21 @@ func TestWideTrustedProxiesAreAWarning(t *testing.T) {
 	for prefix, want := range map[string]int{"0.0.0.0/0": 1, "'::/0'": 1, "8.0.0.0/7": 1, "10.0.0.0/8": 0, "'fc00::/7'": 0, "'2001::/16'": 1} {
 		_, warnings, err := config.Read([]byte("client: {trusted_proxies: ["+prefix+"]}"), config.Options{File: "weir.yaml", Siblings: []yamlfile.Inner{{Name: "rules.yaml"}}})
 		if err != nil || len(warnings) != want || want == 1 && !strings.Contains(warnings.Error(), "is wide") {
+			t.Errorf("%s: %v, %v", prefix, warnings, err)
+		}
+	}
+}
+
+// Lists that others make are a warning too if they have such a prefix, and so is one that an entry allows.
+func TestWidePrefixesInFilesAreAWarning(t *testing.T) {
+	list := filepath.Join(t.TempDir(), "list.txt")
+	for prefix, want := range map[string]int{"0.0.0.0/0": 2, "::ffff:0:0/96": 2, "::/0": 2, "8.0.0.0/7": 2, "10.0.0.0/8": 0, "fc00::/7": 0} {
+		if err := os.WriteFile(list, []byte("203.0.113.0/24\n"+prefix+"\n9.0.0.0/8\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text := "client: {trusted_proxies: [192.0.2.1, {file: " + list + "}]}\nrules: {rules: [{name: a, key: ip, limits: [1/s]}], allow: [{ip: [192.0.2.1, {file: " + list + "}]}]}"
+		_, warnings, err := config.Read([]byte(text), config.Options{File: "weir.yaml"})
+		if err != nil || len(warnings) != want || want == 2 && !strings.Contains(warnings.Error(), " is wide") {
 			t.Errorf("%s: %v, %v", prefix, warnings, err)
 		}
 	}
