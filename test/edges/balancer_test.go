@@ -46,36 +46,39 @@ backend edge
 	return "http://" + address
 }
 
+// balancedEdges are the edges with the lines for a load balancer in deployments/edge.
+var balancedEdges = []struct {
+	name, format string
+	start        func(*site) (url string, log func() string)
+}{
+	{"nginx", "weir", func(s *site) (string, func() string) {
+		port := freePort(s.t)
+		file := nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
+			"# set_real_ip_from 192.0.2.10;", "set_real_ip_from "+balancerAddress+";", "# real_ip_header", "real_ip_header", "# real_ip_recursive", "real_ip_recursive"))
+		return "http://" + loopback + ":" + port, func() string {
+			text, _ := os.ReadFile(file)
+			return string(text)
+		}
+	}},
+	{"caddy", "caddy", func(s *site) (string, func() string) {
+		url, said := s.caddy("# header_up X-Forwarded-For", "header_up X-Forwarded-For")
+		return url, said.String
+	}},
+	{"traefik", "traefik-json", func(s *site) (string, func() string) {
+		url, said := s.traefikWith([]string{"# forwardedHeaders: {trustedIPs: [192.0.2.10/32]}", "forwardedHeaders: {trustedIPs: [" + balancerAddress + "/32]}"},
+			"      middlewares: [weir]\n", "", "# middlewares: [balanced, weir]", "middlewares: [balanced, weir]", "# trustForwardHeader", "trustForwardHeader")
+		return url, said.String
+	}},
+	{"envoy", "envoy-json", func(s *site) (string, func() string) {
+		url, said := s.envoy("# xff_num_trusted_hops", "xff_num_trusted_hops")
+		return url, said.String
+	}},
+}
+
 // Behind a load balancer, with the lines for it in deployments/edge, the log and the check of a request have the client
 // that the load balancer names, whatever the client sends.
 func TestBehindALoadBalancer(t *testing.T) {
-	for _, edge := range []struct {
-		name, format string
-		start        func(*site) (url string, log func() string)
-	}{
-		{"nginx", "weir", func(s *site) (string, func() string) {
-			port := freePort(s.t)
-			file := nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app,
-				"# set_real_ip_from 192.0.2.10;", "set_real_ip_from "+balancerAddress+";", "# real_ip_header", "real_ip_header", "# real_ip_recursive", "real_ip_recursive"))
-			return "http://" + loopback + ":" + port, func() string {
-				text, _ := os.ReadFile(file)
-				return string(text)
-			}
-		}},
-		{"caddy", "caddy", func(s *site) (string, func() string) {
-			url, said := s.caddy("# header_up X-Forwarded-For", "header_up X-Forwarded-For")
-			return url, said.String
-		}},
-		{"traefik", "traefik-json", func(s *site) (string, func() string) {
-			url, said := s.traefikWith([]string{"# forwardedHeaders: {trustedIPs: [192.0.2.10/32]}", "forwardedHeaders: {trustedIPs: [" + balancerAddress + "/32]}"},
-				"      middlewares: [weir]\n", "", "# middlewares: [balanced, weir]", "middlewares: [balanced, weir]", "# trustForwardHeader", "trustForwardHeader")
-			return url, said.String
-		}},
-		{"envoy", "envoy-json", func(s *site) (string, func() string) {
-			url, said := s.envoy("# xff_num_trusted_hops", "xff_num_trusted_hops")
-			return url, said.String
-		}},
-	} {
+	for _, edge := range balancedEdges {
 		t.Run(edge.name, func(t *testing.T) {
 			s := newSite(t)
 			url, log := edge.start(s)
@@ -158,6 +161,25 @@ func (s *site) isTakenFor(url, what, from string, status int, headers ...string)
 		return
 	}
 	wants(s.t, what+": "+from, status, is)
+}
+
+// The same for requests at random.
+func TestRandomRequestsBehindALoadBalancer(t *testing.T) {
+	for _, edge := range balancedEdges {
+		t.Run(edge.name, func(t *testing.T) {
+			t.Parallel()
+			s, r := newRandomRequests(t)
+			url, log := edge.start(s)
+			url = balancer(t, url, appends)
+			awaitEdge(t, url)
+			s.order(blocklist.OrderBlock, blockedClient)
+			wants(t, "who is blocked", http.StatusTooManyRequests, func() answer { return ask(t, blockedClient, url) })
+			r.http1, r.client = strings.TrimPrefix(url, "http://"), request.NewClient(trusted)
+			r.http2 = r.http1
+			r.neverReach("a blocked client", blockedClient, isAny)
+			r.areLogged(log, must(request.NewDecoder("none", edge.format, request.Options{})))
+		})
+	}
 }
 
 // logged checks that each line of a log has the client that its path names.

@@ -343,7 +343,7 @@ func (m maker) password(of string) [2]string {
 	return [2]string{"Authorization", m.often("Basic ", "basic ", "BASIC ", "Basic  ") + base64.StdEncoding.EncodeToString([]byte("alice:"+of))}
 }
 
-// claims are headers of who has no password of alice.
+// claims are headers of a client without the password of alice.
 func (m maker) claims() (headers [][2]string) {
 	for range 1 + m.IntN(2) {
 		switch m.IntN(4) {

@@ -138,7 +138,7 @@ func newRandomRequests(t *testing.T) (*site, *randomRequests) {
 	t.Logf("WEIR_RANDOM_SEED=%d", seed)
 	s, app := newSite(t), &application{}
 	s.app = app.serve(t)
-	return s, &randomRequests{site: s, app: app, count: number(t, "WEIR_RANDOM_REQUESTS", 60), random: maker{rand.New(rand.NewPCG(seed, 0))}}
+	return s, &randomRequests{site: s, app: app, count: number(t, "WEIR_RANDOM_REQUESTS", 60), random: maker{rand.New(rand.NewPCG(seed, 0))}, client: request.NewClient(nil)}
 }
 
 func number(t *testing.T, variable string, otherwise int) int {
@@ -161,6 +161,7 @@ type randomRequests struct {
 	http1, http2 string
 	count        int
 	random       maker
+	client       *request.Client // finds the client of a log's request
 }
 
 func (r *randomRequests) send(from string, s sent) {
@@ -204,7 +205,7 @@ func (r *randomRequests) areLogged(log func() string, decoder *request.Decoder) 
 	all, signedIn := r.app.reached(isAny)[before:], r.app.reached(isSignin)[beforeIn:]
 	t.Logf("of %d requests the application got %d, and %d of them sign in", r.count, len(all), len(signedIn))
 
-	client, text := request.NewClient(nil), ""
+	text := ""
 	defer func() {
 		if t.Failed() {
 			t.Logf("to sign in, the application got %.200q, and the log is\n%s", signedIn, text)
@@ -214,17 +215,21 @@ func (r *randomRequests) areLogged(log func() string, decoder *request.Decoder) 
 		logged, found := 0, 0
 		text = log()
 		for line := range strings.Lines(text) {
-			decoder.DecodeEach(strings.TrimSuffix(line, "\n"), func(r *request.Request, err error) {
+			decoder.DecodeEach(strings.TrimSuffix(line, "\n"), func(q *request.Request, err error) {
 				if err != nil {
 					return
 				}
-				client.Resolve(r)
-				switch r.IP.String() {
+				r.client.Resolve(q)
+				switch q.IP.String() {
 				case goodClient, blockedClient:
 				case stranger:
 					logged++
-					if counts, _ := (request.PathForm{}).Normal(r.Path, r.PathDecoded, nil); counts == "/signin" {
+					if counts, _ := (request.PathForm{}).Normal(q.Path, q.PathDecoded, nil); counts == "/signin" {
 						found++
+					}
+				case balancerAddress: // nginx and Envoy refuse some before they look for the client
+					if q.Status < 400 || q.Status > 499 {
+						t.Fatalf("counted for the load balancer: %s", line)
 					}
 				default:
 					t.Fatalf("counted for another client: %s", line)

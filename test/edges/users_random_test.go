@@ -11,8 +11,8 @@ import (
 	"weir/test/wait"
 )
 
-// Whatever else a client sends at random, alice is who has her password: no request without it counts for a user; with it, no
-// more pass than an inline limit by user allows, and none when alice is blocked.
+// Whatever else a client sends at random, a password makes the user: no request without it counts for one; with it, no more
+// pass than an inline limit by user allows, and none when the user is blocked.
 func TestRandomRequestsOfUsers(t *testing.T) {
 	for _, edge := range userEdges {
 		t.Run(edge.name, func(t *testing.T) {
