@@ -1,6 +1,7 @@
 package topics
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -32,4 +33,20 @@ func TestALogThatWasCutOffHasTheSameID(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The status forgets the faults of partitions that a topic no longer has, because it was made again with fewer.
+func TestATopicOfAGroupThatIsMadeAgainWithFewerPartitions(t *testing.T) {
+	b := newBench(t, embedded(t), 3)
+	b.make()
+	b.produce(30)
+	c := b.start(b.sink)
+	b.sink.Await(t, b.want)
+	b.delete()
+	wait.Until(t, "a fault of the last partition", func() bool { return strings.Contains(c.Status().Sources[0].Error, b.topic+"/2") })
+	b.partitions = 1
+	b.make()
+	b.produce(20)
+	b.sink.Await(t, b.want)
+	wait.Until(t, "no fault to be left", func() bool { s := c.Status().Sources[0]; return s.Error == "" && s.CaughtUp })
 }
