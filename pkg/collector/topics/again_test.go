@@ -27,6 +27,9 @@ func TestALogThatWasCutOffHasTheSameID(t *testing.T) {
 			wait.Until(t, "it to be logged", func() bool { return c.said.Has("it was cut off") || c.said.Has("its log was cut off") })
 			b.produce(10)
 			b.sink.Await(t, b.want)
+			if text := c.Status().Sources[0].Error; !strings.Contains(text, "cut off") {
+				t.Errorf("the status has %q", text)
+			}
 			c.stop()
 			if got, _, err := readNote(b.commits()[0]); err != nil || got.TopicID != note.TopicID || got.Incarnation == "i" {
 				t.Errorf("%+v, %v", got, err)

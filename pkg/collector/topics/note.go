@@ -121,6 +121,7 @@ func (n *kafkaNote) choice() *request.Choice {
 type takeover struct {
 	beyond bool // the log ends before what was read of it
 	same   bool // its topic has the id of the topic that was read
+	cut    bool // the log lost its end: what was written there meanwhile may not be read
 	note   kafkaNote
 	offset int64 // to begin at; -1 is the start of a new incarnation
 	again  []pipeline.Again

@@ -110,7 +110,7 @@ func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartiti
 		same, other, err := find(ctx, client, of, t.note.Mark, span)
 		if same || t.same {
 			t.whyNew += "; it was cut off, and its present records were read before"
-			t.offset = span.End
+			t.offset, t.cut = span.End, true
 		} else if other {
 			t.whyNew += ", and it is another log"
 		}
@@ -123,7 +123,7 @@ func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartiti
 	switch {
 	case other && t.same:
 		t.whyNew = fmt.Sprintf("its log was cut off before %d, and has grown again: what was written there meanwhile may not be read", t.end())
-		t.offset = t.end()
+		t.offset, t.cut = t.end(), true
 	case other:
 		t.whyNew = fmt.Sprintf("its log is another one: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
@@ -164,7 +164,7 @@ func (o *ownership) begin(ctx context.Context, t *takeover, commits []topic.Comm
 		}
 	}
 
-	why := t.whyNew
+	why, cut := t.whyNew, t.cut
 	*t = takeover{offset: offset, note: kafkaNote{Incarnation: journal.NewID(), Partitions: o.claim.Partitions, TopicID: t.note.TopicID}}
 	if err := o.claim.Commit(ctx, t.note.commit(offset, nil)); err != nil {
 		return err
@@ -176,6 +176,9 @@ func (o *ownership) begin(ctx context.Context, t *takeover, commits []topic.Comm
 	}
 
 	say("a partition begins as a new source", "log", o.name(), "why", why, "from", offset, "id", o.sourceName(t.note.Incarnation))
+	if cut {
+		o.source.in.Incident("cut off", fmt.Errorf("%s: %s", o.name(), why))
+	}
 	warnOfCompaction(ctx, o.source.client, o.partition.topicPartition, o.source.in.Logger())
 	o.restart()
 	return nil
