@@ -25,8 +25,11 @@ type problems struct {
 // leftOut notes that hits of a batch are not counted.
 func (p *problems) leftOut(operation string, err error) {
 	p.faults.Note(operation, err)
-	p.last, p.lastAt = err.Error(), p.now()
+	p.note(err.Error())
 }
+
+// note keeps a problem for the status.
+func (p *problems) note(text string) { p.last, p.lastAt = text, p.now() }
 
 // present describes the problem of now, if there is one; reached is the newest time that was counted, and recorded that of
 // the last record of the log, zero if none was read.

@@ -214,8 +214,12 @@ func TestALogThatBeginsLaterLostHits(t *testing.T) {
 		l.hits("192.0.2.1", 1)
 	}
 	l.begins = 6
+	l.now = l.newest()
 	next := l.takes()
 	l.settle(next)
+	if text := next.shown.Load().Problem; !strings.Contains(text, "5 records were deleted before they were read") {
+		t.Errorf("the problem is %q", text)
+	}
 	if next.position.At().Offset != 11 || checkpointOf(next).Generation != checkpointOf(p).Generation {
 		t.Errorf("offset %d, generation %d", next.position.At().Offset, checkpointOf(next).Generation)
 	}

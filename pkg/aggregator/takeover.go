@@ -163,6 +163,7 @@ func (p *partition) drop() {
 func (p *partition) lost(from, to int64) {
 	p.logger.Error("the log begins later than we have counted: hits were lost before they were read", "records", to-from, "counted up to", from, "begins at", to)
 	p.metrics.lost.Add(float64(to - from))
+	p.problems.note(fmt.Sprintf("%d records were deleted before they were read: their hits are not counted", to-from))
 }
 
 // newGeneration begins at the start of a log that is another than the one before. Hits of that log that were counted stay

@@ -177,7 +177,7 @@ func (r *aloneReader) check(ctx context.Context, t *takeover, id topic.Identity,
 		t.offset = -1
 		if known {
 			t.whyNew += "; it was cut off, and its present records were read before"
-			t.offset = span.End
+			t.offset, t.cut = span.End, true
 			return span, nil
 		}
 	case known:
@@ -214,6 +214,9 @@ func (r *aloneReader) begin(ctx context.Context, t *takeover, id topic.Identity,
 		say = k.in.Logger().Error
 	}
 	say("a partition begins as a new source", "log", p.String(), "why", t.whyNew, "from", r.offset, "id", r.log)
+	if t.cut {
+		k.in.Incident("cut off", fmt.Errorf("%s: %s", p, t.whyNew))
+	}
 	warnOfCompaction(ctx, k.client, p.topicPartition, k.in.Logger())
 	k.begun(p)
 	return nil

@@ -25,6 +25,7 @@ type kafkaNote struct {
 	Version     int       `json:"v"`
 	Incarnation string    `json:"incarnation"`       // random: made when the partition is begun
 	Partitions  int       `json:"partitions"`        // of the topic at that time: a partition with a higher number is younger
+	TopicID     string    `json:"id,omitempty"`      // of a topic that a group reads, where the brokers know one
 	Rules       string    `json:"rules,omitempty"`   // fingerprint of those that made the cuts
 	Reached     int64     `json:"reached,omitempty"` // request time up to which Kafka has all, Unix ms; 0 is unknown
 	End         bool      `json:"end,omitempty"`     // there was nothing more to read
@@ -119,6 +120,8 @@ func (n *kafkaNote) choice() *request.Choice {
 // A takeover is where reading a partition begins.
 type takeover struct {
 	beyond bool // the log ends before what was read of it
+	same   bool // its topic has the id of the topic that was read
+	cut    bool // the log lost its end: what was written there meanwhile may not be read
 	note   kafkaNote
 	offset int64 // to begin at; -1 is the start of a new incarnation
 	again  []pipeline.Again

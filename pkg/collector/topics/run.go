@@ -66,7 +66,7 @@ func (k *source) present(ctx context.Context) map[string]int {
 	if err != nil {
 		faults = append(faults, err)
 	}
-	k.forgetGone(names)
+	k.forget(func(at topicPartition) bool { return !slices.Contains(names, at.topic) })
 	if found && !k.looked {
 		if k.looked, err = k.readBefore(ctx, names); err != nil {
 			faults, found = append(faults, err), false
@@ -161,7 +161,10 @@ func (k *source) watchTopics(ctx context.Context, topics map[string]int) {
 		}
 		all := err == nil
 		for _, name := range names {
-			_, err := k.client.Partitions(ctx, name)
+			count, err := k.client.Partitions(ctx, name)
+			if err == nil { // it may have been made again with fewer
+				k.forget(func(at topicPartition) bool { return at.topic == name && at.number >= count })
+			}
 			_, read := topics[name]
 			all = all && err == nil
 			switch {

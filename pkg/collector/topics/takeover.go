@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"weir/internal/sleep"
@@ -16,6 +17,8 @@ const (
 	lookForRules = 250 * time.Millisecond
 	lookAgain    = time.Second
 )
+
+var errMadeAgain = errors.New("the topic is being made again")
 
 // An ownership is a partition while the group assigns it to us. One goroutine uses it.
 type ownership struct {
@@ -52,6 +55,10 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 
 	// The other partitions' commits are as new as ours: the group must know them before this one sends.
 	o.source.applyCommits(o.partition.topic, commits, nil)
+	id, err := o.topicID(ctx)
+	if err != nil {
+		return takeover{}, err
+	}
 	span, err := o.source.client.PartitionSpan(ctx, o.partition.topic, o.partition.number)
 	if err != nil {
 		return takeover{}, err
@@ -65,8 +72,15 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 		}
 	}
 
+	t.same = id != "" && t.note.TopicID == id
 	if err == nil {
 		err = t.verify(ctx, o.source.client, o.partition.topicPartition, span)
+	}
+	t.note.TopicID = id
+	if err == nil && t.whyNew != "" && t.same { // made again meanwhile, it is another
+		if now, failed := o.topicID(ctx); failed != nil || now != id {
+			return t, errors.Join(errMadeAgain, failed)
+		}
 	}
 	if err == nil && t.whyNew != "" {
 		err = o.begin(ctx, &t, commits, span)
@@ -81,16 +95,22 @@ func (o *ownership) tryTakeOver(ctx context.Context) (takeover, error) {
 	return t, err
 }
 
+// topicID is the id of the topic, or "" where the brokers know none.
+func (o *ownership) topicID(ctx context.Context) (string, error) {
+	id, err := openReader(o.source.client, o.partition.topicPartition, 0, 1).Identity(ctx)
+	return string(id[strings.LastIndexByte(string(id), '/')+1:]), err
+}
+
 // verify checks whether the last record that was read is unchanged: a topic that was deleted and made again has other
-// records. If the log ends before that record, an earlier record (Mark) shows whether it is the same log that was only
-// cut off, as by a leader that was not in sync. Then the records that were read are not read again.
+// records. If the log ends before that record, the topic's id or an earlier record (Mark) shows whether it is the same
+// log that was only cut off, as by a leader that was not in sync. Then the records that were read are not read again.
 func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartition, span topic.Span) error {
 	switch {
 	case t.beyond:
 		same, other, err := find(ctx, client, of, t.note.Mark, span)
-		if same {
+		if same || t.same {
 			t.whyNew += "; it was cut off, and its present records were read before"
-			t.offset = span.End
+			t.offset, t.cut = span.End, true
 		} else if other {
 			t.whyNew += ", and it is another log"
 		}
@@ -100,7 +120,11 @@ func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartiti
 	}
 
 	_, other, err := find(ctx, client, of, t.note.Last, span)
-	if other {
+	switch {
+	case other && t.same:
+		t.whyNew = fmt.Sprintf("its log was cut off before %d, and has grown again: what was written there meanwhile may not be read", t.end())
+		t.offset, t.cut = t.end(), true
+	case other:
 		t.whyNew = fmt.Sprintf("its log is another one: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
 	}
@@ -140,8 +164,8 @@ func (o *ownership) begin(ctx context.Context, t *takeover, commits []topic.Comm
 		}
 	}
 
-	why := t.whyNew
-	*t = takeover{offset: offset, note: kafkaNote{Incarnation: journal.NewID(), Partitions: o.claim.Partitions}}
+	why, cut := t.whyNew, t.cut
+	*t = takeover{offset: offset, note: kafkaNote{Incarnation: journal.NewID(), Partitions: o.claim.Partitions, TopicID: t.note.TopicID}}
 	if err := o.claim.Commit(ctx, t.note.commit(offset, nil)); err != nil {
 		return err
 	}
@@ -152,6 +176,9 @@ func (o *ownership) begin(ctx context.Context, t *takeover, commits []topic.Comm
 	}
 
 	say("a partition begins as a new source", "log", o.name(), "why", why, "from", offset, "id", o.sourceName(t.note.Incarnation))
+	if cut {
+		o.source.in.Incident("cut off", fmt.Errorf("%s: %s", o.name(), why))
+	}
 	warnOfCompaction(ctx, o.source.client, o.partition.topicPartition, o.source.in.Logger())
 	o.restart()
 	return nil

@@ -13,7 +13,6 @@ package topics
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -130,12 +129,12 @@ func (k *source) compare(topic string, count int) {
 	}
 }
 
-// forgetGone forgets the partitions of topics that are gone. Nothing is read meanwhile.
-func (k *source) forgetGone(names []string) {
+// forget forgets partitions that are gone, unless they are read at the moment.
+func (k *source) forget(gone func(at topicPartition) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for at, p := range k.partitions {
-		if !slices.Contains(names, at.topic) {
+		if gone(at) && !p.owned {
 			k.in.MendedOf(at.String(), "take", "read", "run")
 			p.member.Leave()
 			delete(k.partitions, at)

@@ -1,0 +1,55 @@
+package topics
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"weir/test/wait"
+)
+
+// A topic with the same id whose log ends before the position was cut off, also where the record that would show it was
+// cut off too: no record counts twice. If the log has grown again, reading goes on at the position.
+func TestALogThatWasCutOffHasTheSameID(t *testing.T) {
+	for name, read := range map[string]int64{"and is short": 100, "and has grown again": 20} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, embedded(t), 1)
+			b.make()
+			b.produce(20)
+			clear(b.want)
+			id, err := b.client.NewReader(b.topic, 0, 0).Identity(b.within(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			note := kafkaNote{Incarnation: "i", TopicID: string(id[len(id)-32:]), Mark: &recordID{read - 1, 1}, Last: &recordID{read - 1, 1}}
+			b.commit(note.commit(read, nil))
+			c := b.start(b.sink)
+			wait.Until(t, "it to be logged", func() bool { return c.said.Has("it was cut off") || c.said.Has("its log was cut off") })
+			b.produce(10)
+			b.sink.Await(t, b.want)
+			if text := c.Status().Sources[0].Error; !strings.Contains(text, "cut off") {
+				t.Errorf("the status has %q", text)
+			}
+			c.stop()
+			if got, _, err := readNote(b.commits()[0]); err != nil || got.TopicID != note.TopicID || got.Incarnation == "i" {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
+// The status forgets the faults of partitions that a topic no longer has, because it was made again with fewer.
+func TestATopicOfAGroupThatIsMadeAgainWithFewerPartitions(t *testing.T) {
+	b := newBench(t, embedded(t), 3)
+	b.make()
+	b.produce(30)
+	c := b.start(b.sink)
+	b.sink.Await(t, b.want)
+	b.delete()
+	wait.Until(t, "a fault of the last partition", func() bool { return strings.Contains(c.Status().Sources[0].Error, b.topic+"/2") })
+	b.partitions = 1
+	b.make()
+	b.produce(20)
+	b.sink.Await(t, b.want)
+	wait.Until(t, "no fault to be left", func() bool { s := c.Status().Sources[0]; return s.Error == "" && s.CaughtUp })
+}
