@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,21 @@ func TestHeadersOfTwoKindsRefuseByEither(t *testing.T) {
 	} {
 		if got := r.get(test.path, append(test.headers, "X-Forwarded-For", "203.0.113.7")...); got.status != test.status {
 			t.Errorf("%s %v: %d, want %d", test.path, test.headers, got.status, test.status)
+		}
+	}
+}
+
+// What Caddy sends for a user that it does not know is no user. Other edges send names as they are.
+func TestPlaceholdersOfCaddyAreNoUser(t *testing.T) {
+	for _, c := range [][3]string{
+		{"/v1/check/caddy", "alice", "alice"}, {"/v1/check/caddy", "{http.auth.user.id}", ""},
+		{"/v1/check/caddy", "{http.request.tls.client.subject}", ""}, {"/v1/check/caddy", "{http.a} b", "{http.a} b"},
+		{"/v1/check/nginx", "{http.auth.user.id}", "{http.auth.user.id}"}, {"/v1/check/envoy/v1/check/caddy", "{http.a}", "{http.a}"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, c[0], nil)
+		r.Header.Set("X-User", c[1])
+		if got := named(r, "X-User"); got != c[2] {
+			t.Errorf("%s: %q is %q", c[0], c[1], got)
 		}
 	}
 }

@@ -148,10 +148,11 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 }
 
 // named returns the header of a user or another field. Caddy leaves a placeholder in it as it is when nothing stands for it:
-// then it has not authenticated a user.
+// then the request has no authenticated user, or no client certificate.
 func named(r *http.Request, name string) string {
 	value := header(r, name)
-	if strings.HasPrefix(value, "{http.auth.user.") && r.URL != nil && r.URL.Path == checkPath+"/caddy" { // over gRPC there is no URL
+	placeholder := strings.HasPrefix(value, "{http.") && strings.HasSuffix(value, "}")
+	if placeholder && r.URL != nil && r.URL.Path == checkPath+"/caddy" { // over gRPC there is no URL
 		return ""
 	}
 	return value

@@ -20,8 +20,8 @@ import (
 // these gets another response, except as headless and excused describe.
 var claimable = []string{"user", "host", "agent", "referrer", "query"}
 
-// isClaimed reports whether a client chooses a field. A further field is a header if its name shows it, as nginx's
-// variables do.
+// isClaimed reports whether a client chooses a field. A further field is a header, a cookie or a part of the query if its
+// name shows it.
 func isClaimed(name string, usersChecked bool) bool {
 	if name == "user" {
 		return !usersChecked
@@ -29,8 +29,15 @@ func isClaimed(name string, usersChecked bool) bool {
 	return slices.Contains(claimable, name) || isHeader(name)
 }
 
+// headers are the beginnings of such names: of nginx's variables, and of fields in Caddy's log.
+var headers = []string{"http_", "cookie_", "arg_", "request.headers."}
+
 func isHeader(name string) bool {
-	return strings.HasPrefix(name, "http_") || strings.HasPrefix(name, "cookie_")
+	// Traefik's begin with request_ and a capital letter, as in request_X-Tenant; request_id and the like are nginx's.
+	if traefiks, ok := strings.CutPrefix(name, "request_"); ok {
+		return traefiks != "" && traefiks[0] >= 'A' && traefiks[0] <= 'Z'
+	}
+	return slices.ContainsFunc(headers, func(beginning string) bool { return strings.HasPrefix(name, beginning) })
 }
 
 const checkUsers = `have edges log a user only after checking it (docs/edges.md, Users), and write users: checked at the top of the file`
@@ -213,7 +220,7 @@ func (r *Rule) isAtWill(p part) bool {
 	case "host":
 		return r.mayMatch([]string{"host"}, &request.Request{Host: "anyone.example"})
 	}
-	return strings.HasPrefix(p.name, "http_") || strings.HasPrefix(p.name, "cookie_")
+	return isHeader(p.name)
 }
 
 // renamed describes how a client can have another key with each request: its key has a part that the client writes as

@@ -148,6 +148,10 @@ func TestKeysThatClientsChange(t *testing.T) {
 		`{name: a, key: [ip, host, agent]}, {name: b, key: [ip, host], match: 'host == "a"'}`:                    escapes,
 		`{name: a, key: [ip, http_x_tenant]}`:                                                                    escapes,
 		`{name: a, key: [cookie_session]}`:                                                                       frames,
+		`{name: a, key: arg_token}`:                                                                              frames,
+		`{name: a, key: request_X-Tenant}`:                                                                       frames,
+		`{name: a, key: [ip, request.headers.X-Tenant.0]}`:                                                       escapes,
+		`{name: a, key: [ip, request_id, request_length]}`:                                                       "",
 		`{name: a, key: [ip, http_authorization]}, {name: b, key: ip}`:                                           "one credential in many ways",
 		`{name: a, key: authorization}`:                                                                          "one credential in many ways",
 	} {

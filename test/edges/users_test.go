@@ -282,3 +282,34 @@ func TestTokensOfEnvoy(t *testing.T) {
 	}
 	wait.Until(t, "the log has the user", func() bool { return strings.Contains(said.String(), `"user":"alice"`) })
 }
+
+// A client passes no block of a header's value by sending the header twice: the log has the first, and so has the check.
+func TestHeadersThatEnvoyGetsTwice(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/edges.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile("\n# Envoy: next to the other mutations\n(.*\n)").FindSubmatch(page)
+	if line == nil {
+		t.Fatal("docs/edges.md has no line for headers of clients")
+	}
+	s := newSite(t)
+	url, said := s.envoy("                        - remove: x-envoy-original-path\n", "                        - remove: x-envoy-original-path\n"+string(line[1]),
+		"                              - exact: user-agent\n", "                              - exact: user-agent\n                              - exact: x-tenant\n",
+		"                          method: ", "                          tenant: \"%REQ(X-TENANT)%\"\n                          method: ")
+	awaitEdge(t, url)
+	s.order(blocklist.OrderBlock, "tenant:a")
+	wants(t, "the tenant", http.StatusTooManyRequests, func() answer { return ask(t, goodClient, url, "X-Tenant", "a") })
+	address := strings.TrimPrefix(url, "http://")
+	for headers, want := range map[string]string{
+		"X-Tenant: a\nX-Tenant: a": "429", "X-Tenant: a\nX-Tenant: b": "429", "X-Tenant: b\nX-Tenant: a": "200", "X-Tenant:\nX-Tenant: a": "200", "X-Tenant: b": "200",
+	} {
+		if got := raw(t, goodClient, address, "GET / HTTP/1.1\n"+headers); !strings.Contains(got, " "+want+" ") {
+			t.Errorf("%q: %.40q", headers, got)
+		}
+	}
+	wait.Until(t, "the log has them", func() bool {
+		return strings.Count(said.String(), `"tenant":"a"`) >= 3 && strings.Count(said.String(), `"tenant":"b"`) == 2
+	})
+}
