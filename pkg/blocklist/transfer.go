@@ -146,12 +146,14 @@ func (s *Set) WriteChanges(to io.Writer, after Version, nowMilli int64) (Header,
 
 // Read reads the output of WriteAfter or WriteSnapshot when it is complete. A snapshot replaces the list; a delta is
 // applied to it. After an error the Set is unchanged. ErrOtherList and ErrWentBack report a list that was readable but
-// cannot follow the current one: of another name or an earlier epoch; of an earlier offset.
+// cannot follow the current one: of another name or an earlier epoch; of an earlier offset. ErrLarge reports one that
+// has more than the Set's limits.
 func (s *Set) Read(from io.Reader, nowMilli int64) (Header, error) {
 	r, err := NewReader(from)
 	if err != nil {
 		return Header{}, err
 	}
+	r.most = s.limits.largest()
 	return s.read(r, nowMilli)
 }
 
