@@ -315,7 +315,7 @@ func TestAnUpstreamWithAPasswordIsRefused(t *testing.T) {
 	}
 }
 
-// A list without an end, of which each record is right.
+// A list without an end. Each record is right.
 func TestAListWithoutAnEnd(t *testing.T) {
 	for name, until := range map[string]int64{"entries": blocklist.Never, "ended": at - 1} {
 		t.Run(name, func(t *testing.T) {
