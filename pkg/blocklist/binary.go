@@ -17,6 +17,30 @@ const ContentBinary = "application/vnd.weir.blocklist"
 // ErrCut reports a list that ends too early, or whose count or checksum does not match.
 var ErrCut = errors.New("the list is not complete")
 
+// ErrLarge reports a list with more than a list can have.
+var ErrLarge = errors.New("the list is too large")
+
+// A size bounds what is read of a list. One who writes it may be anyone.
+type size struct {
+	records uint64
+	bytes   int64
+}
+
+// largest is the size of a list under some limits: with the orders that wait, and with records that were changed.
+func (l Limits) largest() size {
+	return size{uint64(l.Entries) + maxLocal + 1, 2 * int64(l.Bytes)}
+}
+
+func (s size) exceeded(records uint64, bytes int64) error {
+	switch {
+	case s.records > 0 && records > s.records:
+		return fmt.Errorf("%w: it has more than %d records", ErrLarge, s.records)
+	case s.bytes > 0 && bytes > s.bytes:
+		return fmt.Errorf("%w: it has more than %d MiB", ErrLarge, s.bytes>>20)
+	}
+	return nil
+}
+
 // A Header precedes the records of a list.
 type Header struct {
 	Version  Version // of the list with these records
@@ -170,6 +194,8 @@ type Reader struct {
 	Header Header
 
 	alone  bool // nothing may follow the list's end
+	most   size // zero: as much as there is
+	bytes  int64
 	from   io.Reader
 	buffer []byte // read from the source
 	at     int    // parsed up to here
@@ -243,6 +269,9 @@ func (r *Reader) Next() (c Change, local bool, err error) {
 	}
 
 	r.count++
+	if r.err == nil {
+		r.err = r.most.exceeded(r.count, r.bytes)
+	}
 	if r.err != nil {
 		return Change{}, false, r.err
 	}
@@ -292,6 +321,7 @@ func (r *Reader) some() bool {
 		return false
 	}
 	r.buffer, r.at, r.hashed = r.buffer[:n], 0, 0
+	r.bytes += int64(n)
 	return true
 }
 

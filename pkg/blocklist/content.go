@@ -12,7 +12,7 @@ var ErrFull = errors.New("the list is full")
 // content is one list: its records, and the indexes that find them by other things than rule and key.
 type content struct {
 	*table
-	most     int
+	limits   Limits
 	held     int // records
 	leftOut  int64
 	ends     expiry
@@ -23,7 +23,15 @@ type content struct {
 	scratch  scratch
 }
 
-func newContent(most int) *content { return &content{table: newTable(), most: most} }
+func newContent(limits Limits) *content { return &content{table: newTable(), limits: limits} }
+
+// full reports whether there is no room for a record. Existing ones may change up to twice the bytes, or none could end.
+func (c *content) full(isNew bool) bool {
+	if !isNew {
+		return c.bytes() >= 2*c.limits.Bytes
+	}
+	return c.held >= c.limits.Entries || c.bytes() >= c.limits.Bytes
+}
 
 // splitKey splits a record's key into the rule (for orders: manual and the scope) and the rest.
 func splitKey(key []byte) (rule, rest []byte, ok bool) {
@@ -129,7 +137,7 @@ func (c *content) get(rule string, key []byte) Held {
 
 // hold puts a record in the place of an old one, or in a place of its own.
 func (c *content) hold(old Held, h head, rule string, key, value []byte) (*ruleState, error) {
-	if !old.Found() && c.held >= c.most {
+	if c.full(!old.Found()) {
 		c.leftOut++
 		return nil, ErrFull
 	}

@@ -90,7 +90,7 @@ type Filling struct {
 
 // Fill begins a list.
 func (s *Set) Fill() *Filling {
-	return &Filling{set: s, content: newContent(s.limits.Entries), brought: map[string]bool{}, ordered: map[string]bool{}, hidden: map[string]bool{}, Last: -1}
+	return &Filling{set: s, content: newContent(s.limits), brought: map[string]bool{}, ordered: map[string]bool{}, hidden: map[string]bool{}, Last: -1}
 }
 
 // Apply adds records to it; see Set.Apply.

@@ -145,10 +145,14 @@ type JSONReader struct {
 	lines  *bufio.Scanner
 	digest *xxhash.Digest
 	count  int64
+	bytes  int64
 	err    error
 }
 
 const maxLine = 64 << 10
+
+// largestJSON is the size of the largest list as JSON, which has some 350 bytes an entry.
+var largestJSON = size{defaultEntries + maxLocal, 4 * defaultBytes}
 
 // NewJSONReader reads a list's first line.
 func NewJSONReader(from io.Reader) (*JSONReader, error) {
@@ -223,6 +227,10 @@ func (r *JSONReader) next() (*Entry, error) {
 	r.digest.Write(line)
 	r.digest.Write([]byte{'\n'})
 	r.count++
+	r.bytes += int64(len(line))
+	if err := largestJSON.exceeded(uint64(r.count), r.bytes); err != nil {
+		return nil, err
+	}
 	e := new(Entry)
 	if err := json.Unmarshal(line, e); err != nil {
 		return nil, fmt.Errorf("%w: line %d of the list: %w", ErrDamaged, r.count, err)

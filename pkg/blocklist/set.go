@@ -15,11 +15,13 @@ import (
 // Limits bound a Set. A zero field has its default.
 type Limits struct {
 	Entries int // most records; others are left out and counted. Default: 8 Mi
+	Bytes   int // most bytes of records; others are left out and counted. Default: 1 GiB
 	Changes int // records kept for followers. Default: 64 Ki
 }
 
 const (
 	defaultEntries = 8 << 20
+	defaultBytes   = 1 << 30
 	defaultChanges = 64 << 10
 )
 
@@ -49,9 +51,10 @@ type State struct {
 // NewSet makes an empty Set.
 func NewSet(limits Limits) *Set {
 	limits.Entries = cmp.Or(limits.Entries, defaultEntries)
+	limits.Bytes = cmp.Or(limits.Bytes, defaultBytes)
 	limits.Changes = cmp.Or(limits.Changes, defaultChanges)
 	s := &Set{limits: limits, pending: newPending(), ring: ring{size: limits.Changes, from: -1}}
-	s.install(newContent(limits.Entries), State{})
+	s.install(newContent(limits), State{})
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -93,6 +94,29 @@ func TestEntriesThatDoNotFitAreLeftOut(t *testing.T) {
 	}
 	if got := s.Counts(); len(got) != 2 || got[0] != (Count{Rule: "per-ip", Mode: Enforce, Entries: 1}) {
 		t.Error(got)
+	}
+}
+
+// Long records fill a list, too. Those that are there can still change, as when a block ends.
+func TestLongEntriesThatDoNotFitAreLeftOut(t *testing.T) {
+	s := NewSet(Limits{Bytes: 1 << 20})
+	long := func(i int) *Entry {
+		e := verdict(fmt.Sprintf("10.0.%d.%d", i>>8, i&255))
+		e.Why = strings.Repeat("x", 900)
+		return e
+	}
+	for i := range 3000 {
+		if err := s.Apply(at, record(t, int64(i+1), long(i))); err != nil && !errors.Is(err, ErrFull) {
+			t.Fatal(err)
+		}
+	}
+	if left := s.LeftOut(); left < 1700 || left > 2300 {
+		t.Errorf("%d of 3000 left out", left)
+	}
+	ended := long(0)
+	ended.Ended, ended.Offset = at, 4000
+	if err := s.Apply(at, record(t, 4000, ended)); err != nil {
+		t.Error(err)
 	}
 }
 

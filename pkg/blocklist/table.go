@@ -186,6 +186,9 @@ func (t *table) move(from ref, p packed) {
 	}
 }
 
+// bytes returns how many bytes the chunks have.
+func (t *table) bytes() int { return (len(t.view.Load().chunks) - len(t.free)) * chunkBytes }
+
 // makeRoom makes sure that there is a free slot, and room for a record.
 func (t *table) makeRoom(bytes int) {
 	t.newChunkFor(bytes)

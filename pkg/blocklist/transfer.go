@@ -146,12 +146,14 @@ func (s *Set) WriteChanges(to io.Writer, after Version, nowMilli int64) (Header,
 
 // Read reads the output of WriteAfter or WriteSnapshot when it is complete. A snapshot replaces the list; a delta is
 // applied to it. After an error the Set is unchanged. ErrOtherList and ErrWentBack report a list that was readable but
-// cannot follow the current one: of another name or an earlier epoch; of an earlier offset.
+// cannot follow the current one: of another name or an earlier epoch; of an earlier offset. ErrFull and ErrLarge
+// report one that has more than the Set's limits.
 func (s *Set) Read(from io.Reader, nowMilli int64) (Header, error) {
 	r, err := NewReader(from)
 	if err != nil {
 		return Header{}, err
 	}
+	r.most = s.limits.largest()
 	return s.read(r, nowMilli)
 }
 
@@ -224,10 +226,12 @@ func (s *Set) readSnapshot(r *Reader, now int64) error {
 			f.newest.set(change)
 			return nil
 		}
-		if err := f.Apply(now, change); errors.Is(err, ErrDamaged) {
+		err := f.Apply(now, change)
+		// A list that was kept had room, so the rest of it counts more than what does not fit any more.
+		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrFull) && r.most != (size{}) {
 			return err
 		}
-		return nil // records that do not fit, or of a later version of weir, are left out
+		return nil // records of a later version of weir are left out
 	})
 	if err == nil {
 		f.swap(State{Version: r.Header.Version, Whole: true, AsOf: r.Header.AsOf}, local, now)

@@ -466,3 +466,24 @@ func TestADeltaHasABound(t *testing.T) {
 		}
 	}
 }
+
+// A reader of a list as JSON ends, too.
+func TestAJSONListWithoutAnEnd(t *testing.T) {
+	before := largestJSON
+	defer func() { largestJSON = before }()
+	set := wholeSet(t, "1.1.1.1", "2.2.2.2", "3.3.3.3")
+	var b bytes.Buffer
+	if err := set.WriteJSONAfter(&b, Version{}, at, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, most := range []size{{records: 2}, {bytes: 300}} {
+		largestJSON = most
+		r, err := NewJSONReader(bytes.NewReader(b.Bytes()))
+		for err == nil {
+			_, err = r.Next()
+		}
+		if !errors.Is(err, ErrLarge) {
+			t.Errorf("%+v: %v", most, err)
+		}
+	}
+}

@@ -14,6 +14,7 @@ const (
 	mostBytes    = 256 << 20
 	longestLine  = 64 << 10
 	deepest      = 16 // arrays in one another: each takes a part of the stack
+	mostNotes    = 16 // attributes, for the same reason: Redis sends none to our commands
 )
 
 // ErrReply reports a reply that is longer than any to our commands, or damaged.
@@ -27,6 +28,7 @@ type replies struct {
 	text     int    // bytes of a text that are still to come
 	elements int    // since the last command
 	bytes    int
+	notes    int   // attributes
 	open     []int // of the arrays that the next value is in, the values that are still to come
 	failed   bool  // a reply was refused, and no more is read: go-redis asks on after some errors
 }
@@ -46,7 +48,7 @@ func (r *replies) Write(b []byte) (int, error) {
 	if r.failed {
 		return 0, ErrReply
 	}
-	r.elements, r.bytes = 0, 0
+	r.elements, r.bytes, r.notes = 0, 0, 0
 	return r.Conn.Write(b)
 }
 
@@ -114,7 +116,10 @@ func (r *replies) claim(line []byte) bool {
 	switch line[0] {
 	case '*', '~', '>':
 		values = max(count, 0)
-	case '%', '|':
+	case '|':
+		r.notes++
+		values = 2 * max(count, 0)
+	case '%':
 		values = 2 * max(count, 0)
 	case '$', '=', '!':
 		if r.bytes += max(count, 0); count >= 0 {
@@ -123,7 +128,7 @@ func (r *replies) claim(line []byte) bool {
 	}
 	r.elements += values
 	r.nest(values, line[0] == '|')
-	return r.elements <= mostElements && r.bytes <= mostBytes && len(r.open) <= deepest
+	return r.elements <= mostElements && r.bytes <= mostBytes && r.notes <= mostNotes && len(r.open) <= deepest
 }
 
 // nest notes a value, which has others in it. An attribute stands before the value that it is about.

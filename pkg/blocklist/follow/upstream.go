@@ -76,6 +76,7 @@ func newUpstreamSource(f *Follower, u Upstream) (*upstreamSource, error) {
 func (u *upstreamSource) run(ctx context.Context) {
 	pause := firstPause
 	for ctx.Err() == nil {
+		before, asked := u.config.Set.State(), time.Now()
 		err := u.poll(ctx)
 		_ = u.config.Set.Apply(u.now()) // forgets ended records
 		if ctx.Err() != nil {
@@ -85,6 +86,10 @@ func (u *upstreamSource) run(ctx context.Context) {
 		if err == nil {
 			u.well("upstream")
 			pause = firstPause
+			// An enforcer waits for a change. A cache in front of it may not, and a request would follow the other.
+			if u.config.Set.State() == before {
+				sleep.For(ctx, firstPause-time.Since(asked))
+			}
 			continue
 		}
 

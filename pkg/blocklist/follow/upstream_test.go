@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weir/internal/origin"
@@ -312,4 +313,70 @@ func TestAnUpstreamWithAPasswordIsRefused(t *testing.T) {
 	if !errors.Is(err, origin.ErrUser) || strings.Contains(err.Error(), "secret") {
 		t.Error(err)
 	}
+}
+
+// A list without an end. Each record is right.
+func TestAListWithoutAnEnd(t *testing.T) {
+	want := map[string]error{"entries": blocklist.ErrFull, "ended": blocklist.ErrLarge}
+	for name, until := range map[string]int64{"entries": blocklist.Never, "ended": at - 1} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
+			set := blocklist.NewSet(blocklist.Limits{Entries: 100, Bytes: 1 << 20})
+			f, err := NewFromUpstream(Config{Set: set, Now: func() time.Time { return time.UnixMilli(at) }},
+				Upstream{URL: e.URL, Client: e.Client(), Key: func() (string, error) { return "secret", nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			source := f.from.(*upstreamSource)
+			if err := source.poll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			e.now(func(w http.ResponseWriter, r *http.Request) { endless(w, r, until) })
+			if err := source.poll(t.Context()); !errors.Is(err, want[name]) {
+				t.Error(err)
+			}
+			wantKeys(t, set, "1.1.1.1")
+		})
+	}
+}
+
+// endless writes a list until the client or the test has had enough.
+func endless(w http.ResponseWriter, r *http.Request, until int64) {
+	list := blocklist.NewWriter(w, blocklist.Header{Version: blocklist.Version{List: listA, Offset: 1 << 20}, After: -1, Snapshot: true})
+	for i := 0; i < 1<<20 && r.Context().Err() == nil; i++ {
+		entry := &blocklist.Entry{ID: "e", Rule: "r", Key: fmt.Sprint(i), Fields: map[string]string{"user": fmt.Sprint(i)}, From: at - 2, Until: until, Decided: at, By: "weir"}
+		value, err := entry.Append(nil)
+		if err != nil {
+			panic(err)
+		}
+		list.Record(blocklist.Change{Key: blocklist.RecordKey("r", entry.Key), Value: value})
+	}
+	_ = list.Close()
+}
+
+type answers func(*http.Request) (*http.Response, error)
+
+func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
+
+// An upstream, or a cache in front of it, that answers at once although nothing has changed.
+func TestAnUpstreamThatDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		asked := 0
+		client := &http.Client{Transport: answers(func(*http.Request) (*http.Response, error) {
+			if asked++; asked == 1000 {
+				cancel()
+			}
+			return &http.Response{StatusCode: http.StatusNotModified, Body: http.NoBody}, nil
+		})}
+		f, err := NewFromUpstream(Config{Set: blocklist.NewSet(blocklist.Limits{})}, Upstream{URL: "http://a", Client: client})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Run(ctx)
+		if asked < 50 || asked > 101 {
+			t.Errorf("%d requests in 10 s", asked)
+		}
+	})
 }

@@ -127,8 +127,11 @@ func (c *Console) keyOf(secret string) (key keys.Key, why string) {
 	return key, ""
 }
 
+// cookie is the session's. Where a proxy in front ends TLS, the browser still says how it sent the form, and the provider
+// leads to the address that people open.
 func (c *Console) cookie(r *http.Request, value string, seconds int) *http.Cookie {
-	return &http.Cookie{Name: cookieName, Value: value, Path: root, MaxAge: seconds, HttpOnly: true, Secure: r.TLS != nil, SameSite: http.SameSiteStrictMode}
+	secure := r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https:") || r.URL.Path == ReturnPath && strings.HasPrefix(c.config.Redirect, "https:")
+	return &http.Cookie{Name: cookieName, Value: value, Path: root, MaxAge: seconds, HttpOnly: true, Secure: secure, SameSite: http.SameSiteStrictMode}
 }
 
 // logout ends a session.

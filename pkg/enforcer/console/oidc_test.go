@@ -342,3 +342,32 @@ func TestEmailsHaveToBeVerified(t *testing.T) {
 		}
 	}
 }
+
+// Where a proxy in front of the console ends TLS, browsers keep the session's cookie for TLS, too.
+func TestTheCookieBehindAProxyWithTLS(t *testing.T) {
+	p := newStandIn(t)
+	s, _ := p.with(newStand(t, true))
+	s.config.Redirect = "https://127.0.0.1:1" + console.ReturnPath
+	s.start()
+	for scheme, want := range map[string]bool{"http": false, "https": true} {
+		_, _, header := s.post("/console/login", url.Values{"key": {"ann's"}}, "Origin", strings.Replace(s.url, "http", scheme, 1))
+		if cookie := header.Get("Set-Cookie"); !strings.Contains(cookie, "weir_console=") || strings.Contains(cookie, "; Secure") != want {
+			t.Errorf("%s: %s", scheme, cookie)
+		}
+	}
+
+	_, _, header := s.get("/console/login/oidc")
+	to, err := url.Parse(header.Get("Location"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.challenge = to.Query().Get("code_challenge")
+	back := console.ReturnPath + "?" + url.Values{"state": {to.Query().Get("state")}, "code": {"the-code-" + to.Query().Get("nonce")}}.Encode()
+	begun, _, _ := strings.Cut(header.Get("Set-Cookie"), ";")
+	s.client.Jar = nil
+	status, body, header := s.do(http.MethodGet, back, nil, []string{"Cookie", begun})
+	cookies := header.Values("Set-Cookie")
+	if status != http.StatusOK || len(cookies) != 2 || !strings.HasPrefix(cookies[1], "weir_console=") || !strings.Contains(cookies[1], "; Secure") {
+		t.Errorf("%d %s %s", status, cookies, body)
+	}
+}

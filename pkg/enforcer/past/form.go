@@ -79,12 +79,19 @@ func cells(e *Event) []string {
 	return all
 }
 
-// guarded returns a text that no spreadsheet takes for a formula.
+// guarded returns a text that no spreadsheet takes for a formula, also where it takes other characters than a comma for
+// the end of a cell, as in countries that write 0,5.
 func guarded(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-		return "'" + cell
+	var b strings.Builder
+	begins := true // a cell may begin here
+	for _, one := range []byte(cell) {
+		if begins && strings.IndexByte("=+-@\t\r", one) >= 0 {
+			b.WriteByte('\'')
+		}
+		b.WriteByte(one)
+		begins = strings.IndexByte(";\t\r\n", one) >= 0 || begins && one == ' '
 	}
-	return cell
+	return b.String()
 }
 
 // guardedBy is the bound of its rule's guard that a block exceeds.

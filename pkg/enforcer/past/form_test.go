@@ -52,6 +52,18 @@ func TestHostileTextInForms(t *testing.T) {
 	}
 }
 
+// Where a semicolon ends a cell, none begins a formula either.
+func TestCellsThatEndElsewhere(t *testing.T) {
+	for text, want := range map[string]string{
+		"a;=1+1;b": "a;'=1+1;b", "a\n=1": "a\n'=1", "a\t@x": "a\t'@x", "; -1": "; '-1", " =1": " '=1",
+		"Mozilla/5.0 (X11; Linux x86_64) a=b;c=-d": "Mozilla/5.0 (X11; Linux x86_64) a=b;c=-d", "a\xff": "a\xff",
+	} {
+		if got := guarded(text); got != want {
+			t.Errorf("%q is %q, want %q", text, got, want)
+		}
+	}
+}
+
 // A row of CSV and a line of CEF tell a guarded block from one in shadow mode.
 func TestGuardedBlocksInExports(t *testing.T) {
 	for want, e := range map[string]blocklist.Entry{
