@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -16,9 +15,8 @@ import (
 // A session makes connections with the settings that the statements need.
 type session struct {
 	driver.Connector
-	most       time.Duration // of a statement
-	compressed bool
-	panicked   atomic.Int64 // when the driver last did while it connected, in nanoseconds
+	most     time.Duration // of a statement
+	panicked atomic.Int64  // when the driver last did while it connected, in nanoseconds
 }
 
 // calm is the time after a panic in which nothing connects: each leaves a goroutine of the driver.
@@ -41,9 +39,6 @@ func (s *session) Connect(ctx context.Context) (_ driver.Conn, err error) {
 		return nil, err
 	}
 	c := &safe{conn: made.(conn)}
-	if err := behind(made, s.compressed); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
 	// MySQL skips what stands in /*M! */.
 	settings := fmt.Sprintf("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; "+
 		"SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', innodb_lock_wait_timeout = %d /*M! , max_statement_time = %f */",

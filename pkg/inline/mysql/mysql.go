@@ -165,7 +165,7 @@ func connectorOf(o Options, most time.Duration) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{Connector: inner, most: most, compressed: compressed}, nil
+	return &session{Connector: inner, most: most}, nil
 }
 
 const (

@@ -2,21 +2,18 @@ package mysql
 
 import (
 	"context"
-	"crypto/tls"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
-	"reflect"
 	"syscall"
-	"unsafe"
 )
 
 // The driver believes the server: a short packet is a panic, and a packet of 9 bytes that claims a thousand million
-// columns ends the process. So what it reads is checked where it is not compressed, and its panics are errors.
+// columns ends the process. So what it reads is checked where it is not encrypted or compressed, and its panics are errors.
 
 // A checked connection fails at a packet that is too short, or claims more than 65,535 columns. Rows do not look so: their
-// first value is short. With TLS it is behind the log-in only (behind), and with compression it sees no packets.
+// first value is short. With TLS or compression it sees no packets.
 type checked struct {
 	net.Conn
 	commanded bool   // the log-in, in which other packets look so, is over
@@ -83,20 +80,6 @@ func (c *checked) lies(first byte, length int) bool {
 
 func (c *checked) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn()
-}
-
-// behind checks what comes through TLS. The driver makes that connection itself, and keeps it in a field. Before the end
-// of the log-in it takes no memory for what a server claims.
-func behind(made driver.Conn, compressed bool) error {
-	field := reflect.ValueOf(made).Elem().FieldByName("netConn")
-	if !field.IsValid() || field.Type() != reflect.TypeFor[net.Conn]() {
-		return errors.New("this version of the driver keeps its connection elsewhere, so it cannot be checked")
-	}
-	kept := (*net.Conn)(unsafe.Pointer(field.UnsafeAddr()))
-	if secure, ok := (*kept).(*tls.Conn); ok {
-		*kept = &checked{Conn: secure, commanded: true, opaque: compressed}
-	}
-	return nil
 }
 
 // caught makes an error of a panic.
