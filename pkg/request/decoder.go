@@ -21,20 +21,22 @@ import (
 // whether parts of a line are missing. A Decoder allocates nothing once it has read the longest record, except for
 // lines in parts of more than 128 KiB, and is for one goroutine at a time.
 type Decoder struct {
-	open   func(record string, r *Request) error
-	parser Parser      // of lines
-	fields *jsonParser // of fields; nil when the format is not one of JSON
-	scan   *jsonScan   // of the record; nil when that is a line
-	lines  []int       // slots of the line
-	times  []int       // slots of the envelope's time
-	stream int         // slot of the container's stream, where the envelope has one
-	source int         // slot of the same in records of Docker's driver for Fluentd
-	stdout bool        // lines from the container's standard error are not read
-	parts  [2]parts    // of standard output and standard error
-	joined *parts      // with the line that was read last, if it came in parts
-	otlp   *otlp
-	takes  *attemptParser // of records that are lines; nil for other formats
-	text   []byte         // of a line that is a string of JSON
+	open       func(record string, r *Request) error
+	parser     Parser      // of lines
+	fields     *jsonParser // of fields; nil when the format is not one of JSON
+	scan       *jsonScan   // of the record; nil when that is a line
+	lines      []int       // slots of the line
+	times      []int       // slots of the envelope's time
+	stream     int         // slot of the container's stream, where the envelope has one
+	streams    []int       // slots in which records of JSON have it
+	level      int         // slot of the level of syslog, in records of Docker's driver for GELF
+	containers []int       // slots of the container's id in these
+	stdout     bool        // lines from the container's standard error are not read
+	parts      [2]parts    // of standard output and standard error
+	joined     *parts      // with the line that was read last, if it came in parts
+	otlp       *otlp
+	takes      *attemptParser // of records that are lines; nil for other formats
+	text       []byte         // of a line that is a string of JSON
 
 	record  string  // the last one
 	request Request // for DecodeEach
@@ -146,7 +148,9 @@ func CheckLine(line, envelope string) error {
 
 // useKeys looks for the line, the envelope's time and the container's stream at their paths in records of JSON.
 func (d *Decoder) useKeys(lines, times string) {
-	d.stream, d.source = d.scan.slot("stream"), d.scan.slot("source")
+	d.stream = d.scan.slot("stream")
+	d.streams = d.scan.slots("stream source log.iostream attributes.log.iostream")
+	d.level, d.containers = d.scan.slot("level"), d.scan.slots("container_id _container_id")
 	d.lines, d.times = d.scan.slots(lines), d.scan.slots(times)
 }
 

@@ -1,6 +1,9 @@
 package request
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // A shipper writes JSON records that contain a line, or the fields that it parsed from the line.
 type shipper struct {
@@ -52,7 +55,7 @@ func (d *Decoder) openJSON(record string, r *Request) error {
 		return errJSON
 	}
 
-	if d.stdout && (d.scan.textAt(d.stream) == "stderr" || d.scan.textAt(d.source) == "stderr") {
+	if d.stdout && d.isStderr() {
 		return errStderr
 	}
 	line, ok := d.line()
@@ -64,6 +67,14 @@ func (d *Decoder) openJSON(record string, r *Request) error {
 	}
 
 	return d.timed(d.parser.Parse(d.scan.textOf(line), r), r)
+}
+
+// isStderr reports whether a record of JSON is of a container's standard error. Docker's driver for GELF writes a level
+// of syslog in place of the stream: 3, an error, for standard error.
+func (d *Decoder) isStderr() bool {
+	has := func(slot int) bool { return d.scan.textAt(slot) != "" }
+	return slices.ContainsFunc(d.streams, func(slot int) bool { return d.scan.textAt(slot) == "stderr" }) ||
+		d.scan.textAt(d.level) == "3" && slices.ContainsFunc(d.containers, has)
 }
 
 // line is the text in the shipper's field for the line.

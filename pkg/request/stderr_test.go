@@ -25,6 +25,16 @@ var stderrEnvelopes = map[string]func(stream, line string) string{
 	"vector": func(stream, line string) string {
 		return fmt.Sprintf(`{"source_type":"docker_logs","timestamp":"2026-03-01T12:00:00Z","stream":%q,"message":%s}`, stream, quotedJSON(line))
 	},
+	"vector/otel": func(stream, line string) string { // its source opentelemetry
+		return fmt.Sprintf(`{"source_type":"opentelemetry","timestamp":"2026-03-01T12:00:00Z","attributes":{"log.iostream":%q},"message":%s}`, stream, quotedJSON(line))
+	},
+	"logstash": func(stream, line string) string {
+		return fmt.Sprintf(`{"@timestamp":"2026-03-01T12:00:00Z","@version":"1","log":{"iostream":%q},"message":%s}`, stream, quotedJSON(line))
+	},
+	"logstash/gelf": func(stream, line string) string { // Docker's driver for GELF
+		level := map[string]int{"stdout": 6, "stderr": 3}[stream]
+		return fmt.Sprintf(`{"@timestamp":"2026-03-01T12:00:00Z","@version":"1","container_id":"1","level":%d,"message":%s}`, level, quotedJSON(line))
+	},
 	"otlp": func(stream, line string) string {
 		return fmt.Sprintf(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":%s},"attributes":[{"key":"log.iostream","value":{"stringValue":%q}}]}]}]}]}`,
 			quotedJSON(line), stream)

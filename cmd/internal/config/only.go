@@ -51,7 +51,11 @@ func (s *Source) Wanted() (func(field func(name string) (string, bool)) bool, er
 func (s *Source) NamesStream() bool {
 	tree, err := parser.Parse(s.Only)
 	return err == nil && slices.ContainsFunc(fieldsOf(tree), func(name []string) bool {
-		return slices.Equal(name, []string{"stream"}) || slices.Equal(name, []string{"source"}) || slices.Equal(name, []string{"logstream"}) || slices.Equal(name, []string{"log", "iostream"})
+		switch strings.Join(name, ".") {
+		case "stream", "source", "logstream", "log.iostream", "attributes.log.iostream":
+			return true
+		}
+		return false
 	})
 }
 

@@ -44,6 +44,7 @@ func TestOnlyNamesTheStream(t *testing.T) {
 		`a == "b" and source in ["stderr"]`:    true,
 		`logstream == "stderr"`:                true,
 		`log.iostream in ["stderr", "stdout"]`: true,
+		`attributes.log.iostream == "stderr"`:  true,
 		`stream ==`:                            false,
 	} {
 		if got := (&Source{Only: only}).NamesStream(); got != want {
