@@ -39,30 +39,6 @@ func TestLogsWithTheSameBeginning(t *testing.T) {
 	b.await()
 }
 
-// Rotated logs of several sites begin with the same 1 KiB, because a client sent the same long line to each of them: all
-// their lines count, whichever is longer.
-func TestRotatedLogsWithTheSameBeginning(t *testing.T) {
-	t.Parallel()
-	for _, ending := range []string{"", ".gz"} {
-		t.Run(ending, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, "*access.log")
-			for i, lines := range []int{300, 20, 400} {
-				name := fmt.Sprintf("%d.access.log", i)
-				b.Append(name, banner())
-				b.Log(name, lines)
-				b.Rename(name, name+".1")
-				if ending != "" {
-					b.Compress(name+".1", ending)
-				}
-				b.Log(name, 5)
-			}
-			b.start()
-			b.await()
-		})
-	}
-}
-
 // A copy of the beginning of a log is not read until it continues as another log. This is reported once.
 func TestACopyOfABeginningIsNotRead(t *testing.T) {
 	t.Parallel()

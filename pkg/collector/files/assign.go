@@ -121,9 +121,7 @@ func (f *family) identify(file found, opened *os.File) (taken bool) {
 		case mine:
 			return false
 		}
-		if reached := f.known.readOfPart(log, file); reached > newerThan && (log.live == f.path || !f.known.differ(log, opened, file)) {
-			newerThan = reached
-		}
+		newerThan = max(newerThan, f.known.readOfPart(log, file))
 	}
 
 	// Only now may the file be a new log. A shorter copy of a known one still grows, so wait until it is quiet.
@@ -166,10 +164,10 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 			return false, false // it begins like the file before it, and is another log
 		}
 		f.undecided = true
-		if owner != f.owner && file.compressed == logfile.Plain && f.known.differ(log, opened, file) {
-			return false, false
-		}
 		if owner != f.owner && file.suffix == "" {
+			if f.known.differ(log, opened, file) {
+				return false, false
+			}
 			if f.known.isFileOf(log, file) { // rotation has renamed it, or made a link to it
 				return false, true
 			}
@@ -198,7 +196,7 @@ func (f *family) resume(log *knownLog, file found, opened *os.File, start []byte
 	}
 
 	f.known.release(log)
-	return false, f.isPart(log, file, opened, err)
+	return false, f.isPart(log, file, err)
 }
 
 // isOf reports whether a file is the log's own although it does not continue the log: it has all of the log's long
@@ -239,10 +237,7 @@ func (f *family) readsRotated(known *knownLog) bool {
 
 // isPart reports whether a file that does not continue the log is still a part of it, and not another log. A file that
 // cannot be read counts as a part until it can.
-func (f *family) isPart(log *knownLog, file found, opened *os.File, fault error) bool {
-	if fault == tape.ErrTruncated && log.live != f.path && f.known.differ(log, opened, file) {
-		return false
-	}
+func (f *family) isPart(log *knownLog, file found, fault error) bool {
 	if file.compressed != logfile.Plain { // it is being compressed, or was broken off
 		f.finished[inodeOf(file.info)] = file.info
 		f.undecided = true
