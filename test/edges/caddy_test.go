@@ -157,7 +157,7 @@ func TestCaddyAsksBeforeAPassword(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	serve := "\treverse_proxy " + s.app + "\n}\n"
-	url, _ := s.caddy("\treverse_proxy ", "handle /password/* {\nbasicauth {\nalice "+hash(t, "secret")+"\n}\n"+serve+
+	url, _ := s.caddy("\treverse_proxy ", "handle /password/* {\nbasicauth {\nalice "+hashOfSecret+"\n}\n"+serve+
 		"handle /service/* {\nforward_auth "+s.app+" {\nuri /forbidden\n}\n"+serve+"\treverse_proxy ")
 	awaitEdge(t, url)
 	s.order(blocklist.OrderBlock, blockedClient)

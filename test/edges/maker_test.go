@@ -24,10 +24,11 @@ type sent struct {
 	more    bool          // a common one is behind it on the connection, for HTTP/2
 	ends    bool          // the client ends its half of the connection
 	away    time.Duration // then it is gone
+	patient bool          // it has an answer, which may take a while
 }
 
 // common is a request as all clients send them.
-var common = sent{bytes: "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"}
+var common = sent{bytes: "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", patient: true}
 
 var commonHeaders = []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":authority", Value: "h"}, {Name: ":path", Value: "/"}}
 
@@ -46,7 +47,11 @@ func (r sent) send(from, address string) {
 		return
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(200 * time.Millisecond))
+	patience := 200 * time.Millisecond
+	if r.patient {
+		patience = 5 * time.Second
+	}
+	_ = c.SetDeadline(time.Now().Add(patience))
 	if r.http2 {
 		r.sendFrames(c)
 		return
@@ -329,13 +334,13 @@ func (m maker) as(http2 bool, path string, headers [][2]string) sent {
 		for _, h := range headers {
 			fields = append(fields, hpack.HeaderField{Name: strings.ToLower(h[0]), Value: h[1]})
 		}
-		return sent{http2: true, headers: fields}
+		return sent{http2: true, headers: fields, patient: true}
 	}
 	text := "GET " + path + " HTTP/1.1\r\nHost: h\r\n"
 	for _, h := range headers {
 		text += h[0] + ": " + h[1] + "\r\n"
 	}
-	return sent{bytes: text + "Connection: close\r\n\r\n"}
+	return sent{bytes: text + "Connection: close\r\n\r\n", patient: true}
 }
 
 // password is a header with the user alice and a password.
