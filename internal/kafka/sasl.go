@@ -1,11 +1,9 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/segmentio/kafka-go/sasl"
@@ -13,6 +11,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"weir/internal/regular"
+	"weir/internal/salted"
 	"weir/internal/topic"
 )
 
@@ -42,9 +41,9 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	case "PLAIN":
 		return plain.Mechanism{Username: s.User, Password: password}, nil
 	case "SCRAM-SHA-256":
-		return salted(scram.Mechanism(scram.SHA256, s.User, password))
+		return limited(scram.Mechanism(scram.SHA256, s.User, password))
 	case "SCRAM-SHA-512":
-		return salted(scram.Mechanism(scram.SHA512, s.User, password))
+		return limited(scram.Mechanism(scram.SHA512, s.User, password))
 	}
 
 	return nil, fmt.Errorf("mechanism: %q is unknown; write plain, scram-sha-256, scram-sha-512 or oauthbearer", s.Mechanism)
@@ -65,14 +64,10 @@ func secret(key, path string) (string, error) {
 	return text, nil
 }
 
-// mostIterations bounds how often SCRAM hashes the password, which the broker says. That takes about a second. Brokers of
-// Kafka say at most 16,384.
-const mostIterations = 1_000_000
-
 // A saltedLogin is one by SCRAM that ends where the broker wants it to take too long: nothing else would end it.
 type saltedLogin struct{ sasl.Mechanism }
 
-func salted(m sasl.Mechanism, err error) (sasl.Mechanism, error) { return saltedLogin{m}, err }
+func limited(m sasl.Mechanism, err error) (sasl.Mechanism, error) { return saltedLogin{m}, err }
 
 func (s saltedLogin) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
 	conversation, first, err := s.Mechanism.Start(ctx)
@@ -82,11 +77,8 @@ func (s saltedLogin) Start(ctx context.Context) (sasl.StateMachine, []byte, erro
 type saltedConversation struct{ sasl.StateMachine }
 
 func (s saltedConversation) Next(ctx context.Context, challenge []byte) (done bool, response []byte, err error) {
-	for field := range bytes.SplitSeq(challenge, []byte(",")) {
-		number, ok := bytes.CutPrefix(field, []byte("i="))
-		if n, err := strconv.Atoi(string(number)); ok && (err != nil || n > mostIterations) {
-			return false, nil, fmt.Errorf("the broker wants %.20s iterations of SCRAM, and at most %d are allowed", number, mostIterations)
-		}
+	if err := salted.Check("broker", challenge); err != nil {
+		return false, nil, err
 	}
 	return s.StateMachine.Next(ctx, challenge)
 }

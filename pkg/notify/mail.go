@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/wneessen/go-mail"
 	"github.com/wneessen/go-mail/smtp"
+
+	"weir/internal/salted"
 )
 
 // Mail sends messages by SMTP.
@@ -145,16 +146,10 @@ func (l *login) Start(server *smtp.ServerInfo) (way string, first []byte, err er
 	return l.Auth.Start(server)
 }
 
-// mostIterations bounds how often SCRAM hashes the password, which the server says. That takes about a second.
-const mostIterations = 1_000_000
-
 // Next answers the server, unless it wants SCRAM to take so long that nothing would end it.
 func (l *login) Next(challenge []byte, more bool) ([]byte, error) {
-	for field := range bytes.SplitSeq(challenge, []byte(",")) {
-		number, ok := bytes.CutPrefix(field, []byte("i="))
-		if n, err := strconv.Atoi(string(number)); ok && (err != nil || n > mostIterations) {
-			return nil, fmt.Errorf("the mail server wants %.20s iterations of SCRAM, and at most %d are allowed", plain(string(number)), mostIterations)
-		}
+	if err := salted.Check("mail server", challenge); err != nil {
+		return nil, err
 	}
 	return l.Auth.Next(challenge, more)
 }
