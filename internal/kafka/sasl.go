@@ -13,6 +13,7 @@ import (
 	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"weir/internal/regular"
+	"weir/internal/telemetry"
 	"weir/internal/topic"
 )
 
@@ -62,6 +63,7 @@ func secret(key, path string) (string, error) {
 	if text == "" {
 		return "", fmt.Errorf("%s: %s is empty", key, path)
 	}
+	telemetry.Secret(path, text)
 	return text, nil
 }
 
