@@ -170,7 +170,7 @@ func Explain(err error, right string) error {
 func CheckEndpoint(text string) error {
 	at, err := url.Parse(text)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil {
-		return fmt.Errorf("%q is not the address of a server: write https://host:port", strings.ReplaceAll(text, "@", "…"))
+		return fmt.Errorf("%q is not the address of a server: write https://host:port", text)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"weir/internal/regular"
 	"weir/internal/salted"
+	"weir/internal/telemetry"
 	"weir/internal/topic"
 )
 
@@ -61,6 +62,7 @@ func secret(key, path string) (string, error) {
 	if text == "" {
 		return "", fmt.Errorf("%s: %s is empty", key, path)
 	}
+	telemetry.Secret(path, text)
 	return text, nil
 }
 

@@ -43,7 +43,7 @@ func (f *Faults) Note(operation string, err error) {
 		f.known[operation] = r
 	}
 
-	if r.text = err.Error(); len(r.text) > longestFault {
+	if r.text = Hide(err.Error()); len(r.text) > longestFault {
 		r.text = strings.ToValidUTF8(r.text[:longestFault], "") + "…"
 	}
 	now := time.Now()

@@ -74,7 +74,7 @@ func (e escaping) Write(line []byte) (int, error) {
 // longestText is how long a text or an error in a line is. An error may have what another server sent.
 const longestText = 16 << 10
 
-// shortened returns the beginning of a long text, with its length.
+// shortened returns the beginning of a long text, with its length, and no secrets.
 func shortened(a slog.Attr) slog.Attr {
 	var text string
 	switch v := a.Value.Any().(type) {
@@ -83,8 +83,12 @@ func shortened(a slog.Attr) slog.Attr {
 	case error:
 		text = fmt.Sprint(v)
 	}
-	if len(text) <= longestText {
+	hidden := Hide(text)
+	if len(hidden) <= longestText && hidden == text {
 		return a
+	}
+	if text = hidden; len(text) <= longestText {
+		return slog.String(a.Key, text)
 	}
 	return slog.String(a.Key, fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:longestText], ""), len(text)))
 }

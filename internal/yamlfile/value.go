@@ -2,6 +2,7 @@ package yamlfile
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -162,9 +163,13 @@ func (v Value) Warnf(remedy, format string, args ...any) {
 	}
 }
 
+// login is a part of a text that may have a password.
+var login = regexp.MustCompile(`(://)[^\s"]*@|(password=)[^\s"&]*`)
+
 func (v Value) fault(remedy, format string, args []any) Fault {
+	hidden := func(text string) string { return login.ReplaceAllString(text, "$1$2***") }
 	f := v.Place()
-	f.What, f.Remedy = fmt.Sprintf(format, args...), remedy
+	f.What, f.Remedy = hidden(fmt.Sprintf(format, args...)), hidden(remedy)
 	return f
 }
 

@@ -26,9 +26,9 @@ type size struct {
 	bytes   int64
 }
 
-// largest is the size of a list under some limits: with the orders that wait, and with records that were changed.
+// largest is the size of a list under some limits: with its orders, those that wait, and records that were changed.
 func (l Limits) largest() size {
-	return size{uint64(l.Entries) + maxLocal + 1, 2 * int64(l.Bytes)}
+	return size{uint64(l.Entries) + 2*maxLocal + 1, 2 * int64(l.Bytes)}
 }
 
 func (s size) exceeded(records uint64, bytes int64) error {

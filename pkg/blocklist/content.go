@@ -26,9 +26,13 @@ type content struct {
 func newContent(limits Limits) *content { return &content{table: newTable(), limits: limits} }
 
 // full reports whether there is no room for a record. Existing ones may change up to twice the bytes, or none could end.
-func (c *content) full(isNew bool) bool {
-	if !isNew {
+// Orders have room of their own, or no one could pause or allow anything while the list is full.
+func (c *content) full(isNew, isOrder bool) bool {
+	switch {
+	case !isNew:
 		return c.bytes() >= 2*c.limits.Bytes
+	case isOrder:
+		return c.held >= c.limits.Entries+maxLocal || c.bytes() >= 2*c.limits.Bytes
 	}
 	return c.held >= c.limits.Entries || c.bytes() >= c.limits.Bytes
 }
@@ -137,7 +141,7 @@ func (c *content) get(rule string, key []byte) Held {
 
 // hold puts a record in the place of an old one, or in a place of its own.
 func (c *content) hold(old Held, h head, rule string, key, value []byte) (*ruleState, error) {
-	if c.full(!old.Found()) {
+	if c.full(!old.Found(), h.flags&heldOrder != 0) {
 		c.leftOut++
 		return nil, ErrFull
 	}

@@ -152,7 +152,7 @@ type JSONReader struct {
 const maxLine = 64 << 10
 
 // largestJSON is the size of the largest list as JSON, which has some 350 bytes an entry.
-var largestJSON = size{defaultEntries + maxLocal, 4 * defaultBytes}
+var largestJSON = size{defaultEntries + 2*maxLocal, 4 * defaultBytes}
 
 // NewJSONReader reads a list's first line.
 func NewJSONReader(from io.Reader) (*JSONReader, error) {

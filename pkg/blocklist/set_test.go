@@ -1,6 +1,7 @@
 package blocklist
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -117,6 +118,39 @@ func TestLongEntriesThatDoNotFitAreLeftOut(t *testing.T) {
 	ended.Ended, ended.Offset = at, 4000
 	if err := s.Apply(at, record(t, 4000, ended)); err != nil {
 		t.Error(err)
+	}
+}
+
+// Whatever fills a list, people can still pause, allow, block and change their minds.
+func TestAFullListTakesOrders(t *testing.T) {
+	for name, limits := range map[string]Limits{"entries": {Entries: 1000}, "bytes": {Bytes: chunkBytes}} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSet(limits)
+			for i := range int64(3000) {
+				_ = s.Apply(at, record(t, i+1, verdict(fmt.Sprintf("10.0.%d.%d", i>>8, i&255))))
+			}
+			if s.LeftOut() == 0 {
+				t.Fatal("it is not full")
+			}
+			for _, value := range []string{"10.0.0.0/16", "10.1.0.0/16"} {
+				for _, days := range []int64{1, 2} {
+					o := &Order{ID: fmt.Sprint(value, days), Kind: OrderAllow, Scope: "ip", Value: value, From: at + days, Until: at + days*86_400_000, By: "ann", Why: "mine"}
+					if err := s.Order(o, at); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if answer := s.Check(&Asked{IP: netip.MustParseAddr("10.0.0.1"), Keys: []RuleKey{{"per-ip", []byte("10.0.0.1")}}}, at+5); !answer.Allowed.Found() {
+				t.Error(answer)
+			}
+
+			s.Reach(State{Version{list, 3000}, true, at})
+			other := NewSet(limits)
+			if _, err := other.Read(bytes.NewReader(written(t, s, Version{})), at); err != nil {
+				t.Fatal(err)
+			}
+			sameLists(t, other, s)
+		})
 	}
 }
 

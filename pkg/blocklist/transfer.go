@@ -220,6 +220,7 @@ func (s *Set) follows(h Header) error {
 
 func (s *Set) readSnapshot(r *Reader, now int64) error {
 	f := s.Fill()
+	f.content.limits.Entries, f.content.limits.Bytes = s.limits.Entries+maxLocal, 2*s.limits.Bytes // see content.full
 	local, err := r.each(func(change Change) error {
 		// The records of a snapshot have no offset, except the one that names the end of the log.
 		if change.Offset > 0 && change.Offset == r.Header.Version.Offset {
@@ -234,6 +235,7 @@ func (s *Set) readSnapshot(r *Reader, now int64) error {
 		return nil // records of a later version of weir are left out
 	})
 	if err == nil {
+		f.content.limits = s.limits
 		f.swap(State{Version: r.Header.Version, Whole: true, AsOf: r.Header.AsOf}, local, now)
 	}
 	return err

@@ -487,3 +487,27 @@ func TestAJSONListWithoutAnEnd(t *testing.T) {
 		}
 	}
 }
+
+// A list that is as large as it may be comes over, and back from the disk, also after its records became longer.
+func TestAFullListComesOver(t *testing.T) {
+	limits := Limits{Bytes: 4 * chunkBytes}
+	full := NewSet(limits)
+	for offset := range int64(6000) {
+		e := verdict(fmt.Sprintf("10.0.%d.%d", offset%3000>>8, offset%3000&255))
+		e.Why = strings.Repeat("x", 300+200*int(offset/3000))
+		if err := full.Apply(at, record(t, offset+1, e)); err != nil && !errors.Is(err, ErrFull) {
+			t.Fatal(err)
+		}
+	}
+	full.Reach(State{Version{list, 6000}, true, at})
+	if c := full.list.Load(); full.LeftOut() == 0 || c.bytes() <= limits.Bytes {
+		t.Fatalf("%d left out, %d bytes", full.LeftOut(), c.bytes())
+	}
+	for name, read := range map[string]func(*Set, io.Reader, int64) (Header, error){"followed": (*Set).Read, "kept": (*Set).ReadAll} {
+		other := NewSet(limits)
+		if _, err := read(other, bytes.NewReader(written(t, full, Version{})), at); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		sameLists(t, other, full)
+	}
+}

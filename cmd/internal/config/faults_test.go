@@ -141,6 +141,11 @@ func TestErrorsHaveTheirPlaces(t *testing.T) {
 		"enforcer: {console: off, console_oidc: {issuer: 'https://login.example.com', client_id: weir, redirect: 'https://weir.example.com/console/login/callback', write: a}}":  `weir.yaml:1:40: this enforcer serves no console; write console: on, or leave console_oidc out`,
 		"enforcer: {console_oidc: {issuer: login, client_id: weir, redirect: 'https://weir.example.com/console/login/callback', write: a}}":                                      `weir.yaml:1:35: "login" is not such a URL; write https://login.example.com`,
 
+		"collector: {sources: [{s3: 's3://b/p/', endpoint: 'http://u:hush@a'}]}":                                                       `weir.yaml:1:51: "http://***a" is not the address of a server: write https://host:port`,
+		"enforcer: {console_oidc: {issuer: 'https://u:hu/sh@a', client_id: a, redirect: 'https://a/console/login/callback', read: a}}": `weir.yaml:1:35: "https://***a" is not such a URL; write https://login.example.com`,
+		"notify: [{name: a, mail: {server: 'smtp://u:hush@a:25', from: a@b, to: c@d}}]":                                                `weir.yaml:1:35: "smtp://***a:25" is not a host and port; write it as host:587, an IPv6 address in brackets`,
+		"inline: {store: {postgres: 'host=a password=hush'}}":                                                                          `weir.yaml:1:28: "host=a password=***" is not the address of a database in PostgreSQL; write it as postgres://host:5432/database`,
+
 		"enforcer: {crowdsec: {addresses: [edge, ' ']}}":                            `weir.yaml:1:41: the name is empty; write the name of an API key`,
 		"collector: {sources: {file: a.log}}":                                       `weir.yaml:1:22: a map found where a list is expected; write [one, another], or a line with a dash for each`,
 		"collector: {sources: [{format: json}]}":                                    `weir.yaml:1:23: the source has no kind; add one of file, kafka, journald, redis_stream, nats, amqp, kinesis, s3, hdfs, http, syslog, otlp, loki`,

@@ -193,7 +193,9 @@ func passwordIn(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("reading the password: %w", err)
 	}
-	return strings.TrimRight(string(text), "\r\n"), nil
+	password := strings.TrimRight(string(text), "\r\n")
+	telemetry.Secret(path, password)
+	return password, nil
 }
 
 // expiry returns the time without a write after which Redis may delete a key: then its window cannot matter any more, and

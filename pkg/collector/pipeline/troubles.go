@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/internal/keytext"
+	"weir/internal/telemetry"
 )
 
 // mostTroubles bounds the problems of a source that are remembered and shown.
@@ -35,7 +36,7 @@ const incidentShown = time.Hour
 func (t *troubles) note(one trouble) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	one.what = keytext.Beginning(one.what, longestTrouble)
+	one.what = keytext.Beginning(telemetry.Hide(one.what), longestTrouble)
 	t.all = slices.DeleteFunc(t.all, func(o trouble) bool { return o.log == one.log && o.operation == one.operation })
 	t.all = append(t.all, one)
 	t.all = slices.Delete(t.all, 0, max(0, len(t.all)-mostTroubles))

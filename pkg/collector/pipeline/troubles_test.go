@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"weir/internal/telemetry"
 )
 
 // Several problems of a source are shown at once, the last one first. Each is cleared by what mends it, and by nothing else.
@@ -102,5 +104,14 @@ func TestALongProblemIsCutOff(t *testing.T) {
 	all.note(trouble{what: strings.Repeat("x", 100_000)})
 	if got := all.texts(time.Now())[0]; len(got) > 5000 || !strings.Contains(got, "… (100000 bytes)") {
 		t.Errorf("%d bytes: %.100s", len(got), got)
+	}
+}
+
+func TestTroublesWithoutSecrets(t *testing.T) {
+	telemetry.Secret("a file of this test", "hush-hush-hush")
+	var all troubles
+	all.note(trouble{log: "logs", operation: "read", what: "unknown command AUTH with hush-hush-hush", at: time.Now()})
+	if texts := all.texts(time.Now()); len(texts) != 1 || !strings.HasPrefix(texts[0], "unknown command AUTH with *** (") {
+		t.Error(texts)
 	}
 }

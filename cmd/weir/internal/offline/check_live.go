@@ -11,6 +11,7 @@ import (
 	"weir/cmd/weir/internal/output"
 	"weir/internal/keys"
 	"weir/internal/regular"
+	"weir/internal/telemetry"
 )
 
 // An asked is the result of one check of the live system, as `weir check --live --json` writes it.
@@ -65,7 +66,7 @@ func (l *liveCheck) holds(thing, format string, args ...any) {
 }
 
 func (l *liveCheck) fails(thing, format string, args ...any) {
-	l.found = append(l.found, asked{thing, false, fmt.Sprintf(format, args...)})
+	l.found = append(l.found, asked{thing, false, telemetry.Hide(fmt.Sprintf(format, args...))})
 }
 
 // judge notes the error, or, without one, what was found.

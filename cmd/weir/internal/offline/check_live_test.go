@@ -185,6 +185,24 @@ func TestLiveRedis(t *testing.T) {
 	wantAsked(t, settings, "data", "store false", "kafka true")
 }
 
+// A Redis without the command AUTH answers with what it got.
+func TestLiveRedisThatRepeatsThePassword(t *testing.T) {
+	server := redistest.Start(t, "--rename-command", "AUTH", "", "--rename-command", "HELLO", "")
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("hush-hush-hush\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := settingsWith(t, fmt.Sprintf("inline: {store: {redis: 'redis://%s', password_file: %q}}", server.Addr, password))
+	for _, one := range askLive(t.Context(), settings) {
+		if strings.Contains(one.What, "hush-hush") {
+			t.Errorf("%+v", one)
+		}
+		if one.Thing == "inline.store" && !strings.Contains(one.What, "args beginning with: '***'") {
+			t.Errorf("%+v", one)
+		}
+	}
+}
+
 // settingsWith returns a configuration with one rule and the given settings.
 func settingsWith(t *testing.T, text string) *config.Config {
 	t.Helper()
