@@ -38,6 +38,33 @@ func TestALogThatWasCutOffHasTheSameID(t *testing.T) {
 	}
 }
 
+// A log whose disk was lost goes on under its topic's id with an empty one. All its records were written after the last
+// one that was read, so they are read, also where there are as many as before.
+func TestALogThatBeganAgainHasTheSameID(t *testing.T) {
+	for name, read := range map[string]int64{"and is short": 100, "and is long": 10} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, embedded(t), 1)
+			b.make()
+			b.produce(20)
+			id, err := b.client.NewReader(b.topic, 0, 0).Identity(b.within(time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			at := time.Now().Add(-time.Minute).UnixMilli()
+			note := kafkaNote{Incarnation: "i", TopicID: string(id[len(id)-32:]), Mark: &recordID{read - 1, 1}, Last: &recordID{read - 1, 1}, At: at}
+			b.commit(note.commit(read, nil))
+			c := b.start(b.sink)
+			b.sink.Await(t, b.want)
+			b.produce(10)
+			b.sink.Await(t, b.want)
+			c.stop()
+			if got, _, err := readNote(b.commits()[0]); err != nil || got.At <= at {
+				t.Errorf("%+v, %v", got, err)
+			}
+		})
+	}
+}
+
 // The status forgets the faults of partitions that a topic no longer has, because it was made again with fewer.
 func TestATopicOfAGroupThatIsMadeAgainWithFewerPartitions(t *testing.T) {
 	b := newBench(t, embedded(t), 3)

@@ -83,7 +83,7 @@ func (r *aloneReader) keep(last recordID) []byte {
 		if r.note.Mark == nil || r.source.in.Now().Sub(r.markedAt) > markEvery {
 			r.note.Mark, r.markedAt = r.note.Last, r.source.in.Now()
 		}
-		r.note.Last = &last
+		r.note.Last, r.note.At = &last, r.source.in.Now().UnixMilli()
 	}
 	return r.note.bytes()
 }
@@ -175,7 +175,11 @@ func (r *aloneReader) check(ctx context.Context, t *takeover, id topic.Identity,
 		t.beyond = true
 		t.whyNew = fmt.Sprintf("its log ends at %d, but it was read up to %d", span.End, t.offset)
 		t.offset = -1
-		if known {
+		renewed, err := t.renewed(ctx, r.source.client, r.partition.topicPartition, span)
+		if err != nil {
+			return span, err
+		}
+		if known && !renewed {
 			t.whyNew += "; it was cut off, and its present records were read before"
 			t.offset, t.cut = span.End, true
 			return span, nil

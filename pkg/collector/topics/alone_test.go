@@ -241,6 +241,37 @@ func TestRecordsThatAreDeletedBeforeTheyAreReadWithoutAGroup(t *testing.T) {
 	})
 }
 
+// noteThatItWasRead has the journal note that the topic's partition was read up to 100.
+func (b *bench) noteThatItWasRead(read kafkaNote) {
+	b.t.Helper()
+	id, err := b.client.Identity(b.within(time.Minute), b.topic)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	key := logKey{b.source.Name, topicPartition{b.topic, 0}}
+	note := aloneNote{Source: key.source, Topic: b.topic, Identity: id, Begun: 1, kafkaNote: read}
+	j, err := journal.Open(b.folder, journal.Options{Logger: testLogger(b.t), Outstanding: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cuts"})})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if err := NewLogs(j, nil).begin(b.within(time.Minute), logName(key, id, false), 100, note); err != nil {
+		b.t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A log that began again after its disk was lost has the topic's id too, but only records that were written later.
+func TestATopicWhoseDiskWasLost(t *testing.T) {
+	b := newAloneBench(t, embedded(t), 1)
+	b.make()
+	b.produce(20)
+	b.noteThatItWasRead(kafkaNote{Partitions: 1, At: time.Now().Add(-time.Minute).UnixMilli()})
+	b.start(b.sink)
+	b.sink.Await(t, b.want)
+}
+
 // A topic that has the same id and ends before the position was cut off: its present records were counted before, and
 // later ones count.
 func TestATopicThatWasCutOff(t *testing.T) {
@@ -248,22 +279,7 @@ func TestATopicThatWasCutOff(t *testing.T) {
 	b.make()
 	b.produce(20)
 	clear(b.want)
-	id, err := b.client.Identity(b.within(time.Minute), b.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := logKey{b.source.Name, topicPartition{b.topic, 0}}
-	note := aloneNote{Source: key.source, Topic: b.topic, Identity: id, Begun: 1, kafkaNote: kafkaNote{Partitions: 1}}
-	j, err := journal.Open(b.folder, journal.Options{Logger: testLogger(t), Outstanding: prometheus.NewGauge(prometheus.GaugeOpts{Name: "cuts"})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := NewLogs(j, nil).begin(b.within(time.Minute), logName(key, id, false), 100, note); err != nil {
-		t.Fatal(err)
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
+	b.noteThatItWasRead(kafkaNote{Partitions: 1})
 	c := b.start(b.sink)
 	wait.Until(t, "it to be logged", func() bool { return c.said.Has("its log ends at 20, but it was read up to 100; it was cut off") })
 	c.settle(t)

@@ -84,10 +84,11 @@ func (j *commitJournal) Done(c *pipeline.Cut) {
 
 	if last, writers, ok := readRecordID(c.Note); ok {
 		j.standing.Writers = writers
-		if now := j.intake.Now(); now.Sub(j.marked) > markEvery {
+		now := j.intake.Now()
+		if now.Sub(j.marked) > markEvery {
 			j.standing.Mark, j.marked = j.standing.Last, now
 		}
-		j.standing.Last = &last
+		j.standing.Last, j.standing.At = &last, now.UnixMilli()
 	}
 }
 

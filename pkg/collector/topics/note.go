@@ -28,6 +28,7 @@ type kafkaNote struct {
 	TopicID     string    `json:"id,omitempty"`      // of a topic that a group reads, where the brokers know one
 	Rules       string    `json:"rules,omitempty"`   // fingerprint of those that made the cuts
 	Reached     int64     `json:"reached,omitempty"` // request time up to which Kafka has all, Unix ms; 0 is unknown
+	At          int64     `json:"at,omitempty"`      // when a record was last done, by the collector's clock, Unix ms; 0 is unknown
 	End         bool      `json:"end,omitempty"`     // there was nothing more to read
 	Waits       int64     `json:"waits,omitempty"`   // when others last kept it from reading, Unix s
 	Last        *recordID `json:"last,omitempty"`    // the last record before the offset

@@ -17,7 +17,7 @@ import (
 
 func TestANoteReadsBackAndFits(t *testing.T) {
 	longest := kafkaNote{Incarnation: journal.NewID(), Partitions: math.MaxInt32, Rules: strings.Repeat("f", 64), Reached: math.MaxInt64, End: true, Waits: math.MaxInt64, TopicID: strings.Repeat("f", 32),
-		Last: &recordID{math.MaxInt64, math.MaxUint32}, Mark: &recordID{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
+		At: math.MaxInt64, Last: &recordID{math.MaxInt64, math.MaxUint32}, Mark: &recordID{math.MaxInt64, math.MaxUint32}, Envelope: strings.Repeat("e", 20), Format: strings.Repeat("f", 40)}
 	var writers attempts.Repeats
 	for n := range 1000 {
 		writers.See(attempts.Mark{From: fmt.Sprint(n), Sequence: math.MaxUint64})

@@ -104,7 +104,15 @@ func (o *ownership) topicID(ctx context.Context) (string, error) {
 // verify checks whether the last record that was read is unchanged: a topic that was deleted and made again has other
 // records. If the log ends before that record, the topic's id or an earlier record (Mark) shows whether it is the same
 // log that was only cut off, as by a leader that was not in sync. Then the records that were read are not read again.
+// A log whose records were all written later, as when its disk was lost, has none of those.
 func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartition, span topic.Span) error {
+	if t.same {
+		renewed, err := t.renewed(ctx, client, of, span)
+		if err != nil {
+			return err
+		}
+		t.same = !renewed
+	}
 	switch {
 	case t.beyond:
 		same, other, err := find(ctx, client, of, t.note.Mark, span)
@@ -132,13 +140,31 @@ func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartiti
 	return err
 }
 
+// renewed reports whether the first record was written after the last one that was read.
+func (t *takeover) renewed(ctx context.Context, client topic.Log, of topicPartition, span topic.Span) (bool, error) {
+	if t.note.At == 0 || span.Start >= span.End {
+		return false, nil
+	}
+	id, at, err := read(ctx, client, of, span.Start)
+	return id.Offset >= 0 && at.UnixMilli() > t.note.At, err
+}
+
 // find looks for a record that was read. It reports whether the record is there, or another in its place; neither if
 // the record was deleted.
 func find(ctx context.Context, client topic.Log, of topicPartition, was *recordID, span topic.Span) (same, other bool, err error) {
 	if was == nil || was.Offset < span.Start || was.Offset >= span.End {
 		return false, false, nil
 	}
-	reader := openReader(client, of, was.Offset, 1) // a batch comes whole
+	id, _, err := read(ctx, client, of, was.Offset)
+	if err != nil || id.Offset != was.Offset {
+		return false, false, err
+	}
+	return id == *was, id != *was, nil
+}
+
+// read reads one record, the first that is there from an offset on. Without one its offset is -1.
+func read(ctx context.Context, client topic.Log, of topicPartition, from int64) (id recordID, at time.Time, err error) {
+	reader := openReader(client, of, from, 1) // a batch comes whole
 	defer reader.GiveRoom()
 	records, err := reader.Fetch(ctx)
 	for err == nil && reader.NeedsRoom() && len(records) == 0 {
@@ -146,11 +172,10 @@ func find(ctx context.Context, client topic.Log, of topicPartition, was *recordI
 			records, err = reader.Fetch(ctx)
 		}
 	}
-	if err != nil || len(records) == 0 || records[0].Offset != was.Offset {
-		return false, false, err
+	if err != nil || len(records) == 0 {
+		return recordID{Offset: -1}, time.Time{}, err
 	}
-	same = idOf(&records[0]) == *was
-	return same, !same, nil
+	return idOf(&records[0]), records[0].Time, nil
 }
 
 // begin makes a new incarnation, and commits it before any record is read.
