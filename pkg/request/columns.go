@@ -17,9 +17,9 @@ type columns struct {
 // A dialect is the way in which a server writes the format.
 type dialect struct {
 	separator byte
-	grows     int                                     // lines may have other columns after so many; 0: exactly those named
-	decoder   func(column string) func(string) string // undoes the server's encoding of a column; nil for none
-	decodes   bool                                    // cs-uri-stem is the path decoded
+	grows     int                                   // lines may have other columns after so many; 0: exactly those named
+	decoder   func(v *variable) func(string) string // undoes the server's encoding of a column; nil for none
+	decodes   bool                                  // cs-uri-stem is the path decoded
 }
 
 var (
@@ -72,7 +72,7 @@ func (c *columns) begin(names string) error {
 
 	for _, v := range variables {
 		st := step{name: v.name}
-		st.filledBy(v, decoded(v.set, c.decoder(v.text)))
+		st.filledBy(v, decoded(v.set, c.decoder(v)))
 
 		// The readers' wish outlives the columns: new names may come in the middle of a file.
 		st.want(c.wanted)
@@ -146,9 +146,10 @@ func (c *columns) Parse(line string, r *Request) error {
 	return nil
 }
 
-// decoderIIS is the decoder of headers, in which a plus stands for a space.
-func decoderIIS(column string) func(string) string {
-	if strings.HasPrefix(column, "cs(") {
+// decoderIIS is the decoder of headers, in which a plus stands for a space. X-Forwarded-For is a column of the
+// administrator's own, without a cs( in front: 198.51.100.9,+203.0.113.7.
+func decoderIIS(v *variable) func(string) string {
+	if v.slot == slotForwarded || strings.HasPrefix(v.text, "cs(") {
 		return spaced
 	}
 	return nil
@@ -162,8 +163,8 @@ func spaced(text string) string {
 }
 
 // decoderCloudFront is the decoder of columns that are percent-encoded once more than they were sent.
-func decoderCloudFront(column string) func(string) string {
-	switch column {
+func decoderCloudFront(v *variable) func(string) string {
+	switch v.text {
 	case "cs-uri-stem", "cs-uri-query", "cs(Referer)", "cs(Cookie)", "x-forwarded-for":
 		return percentDecoded
 	case "cs(User-Agent)":

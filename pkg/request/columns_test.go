@@ -25,6 +25,28 @@ func TestFieldsHeaderChangesTheColumns(t *testing.T) {
 	}
 }
 
+// IIS writes a plus for each space of a header. A client that sends X-Forwarded-For must not hide the address that the
+// proxy adds behind it.
+func TestForwardedOfIIS(t *testing.T) {
+	client := NewClient([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	for _, column := range []string{"X-Forwarded-For", "x-forwarded-for", "cs(X-Forwarded-For)"} {
+		lines := []string{"#Fields: date time c-ip cs-method cs-uri-stem sc-status " + column,
+			"2026-05-04 06:25:06 10.0.0.1 GET /a 200 198.51.100.9,+203.0.113.7", "2026-05-04 06:25:06 10.0.0.1 GET /a 200 198.51.100.9,+203.0.113.7:4711,+10.0.0.2"}
+		choice, err := Detect(lines, Options{})
+		if err != nil || choice.Format != "iis" {
+			t.Errorf("%s: auto takes %q, %v", column, choice.Format, err)
+		}
+		parser := mustParser(t, "iis", Options{})
+		_ = reasonOf(parser, lines[0])
+		for _, line := range lines[1:] {
+			r := parsed(t, parser, line)
+			if proxy := client.Resolve(&r); proxy || r.IP != netip.MustParseAddr("203.0.113.7") {
+				t.Errorf("%s: %s is of %s", column, line, r.IP)
+			}
+		}
+	}
+}
+
 func TestColumnsThatWillNotDoLeaveLinesUnread(t *testing.T) {
 	parser := mustParser(t, "iis", Options{})
 	if got := reasonOf(parser, "#Fields: time c-ip cs-method"); got != "no request" {
