@@ -20,12 +20,16 @@ type dialect struct {
 	grows     int                                   // lines may have other columns after so many; 0: exactly those named
 	decoder   func(v *variable) func(string) string // undoes the server's encoding of a column; nil for none
 	decodes   bool                                  // cs-uri-stem is the path decoded
+	longest   int                                   // X-Forwarded-For is cut off at so many bytes; 0: it is not
 }
 
 var (
-	dialectIIS        = dialect{separator: ' ', decoder: decoderIIS, decodes: true}
+	dialectIIS        = dialect{separator: ' ', decoder: decoderIIS, decodes: true, longest: maxCustomFieldLength}
 	dialectCloudFront = dialect{separator: '\t', grows: 12, decoder: decoderCloudFront}
 )
+
+// maxCustomFieldLength is the default of IIS's setting of this name.
+const maxCustomFieldLength = 4096
 
 // w3cColumns are the columns that fill more than a further field of their own name.
 var w3cColumns = map[string]variable{
@@ -72,7 +76,11 @@ func (c *columns) begin(names string) error {
 
 	for _, v := range variables {
 		st := step{name: v.name}
-		st.filledBy(v, decoded(v.set, c.decoder(v)))
+		set := decoded(v.set, c.decoder(v))
+		if v.slot == slotForwarded && c.longest > 0 {
+			set = cutOff(set, c.longest)
+		}
+		st.filledBy(v, set)
 
 		// The readers' wish outlives the columns: new names may come in the middle of a file.
 		st.want(c.wanted)
@@ -111,6 +119,17 @@ func decoded(set setter, decode func(string) string) setter {
 		return set
 	}
 	return func(s *step, r *Request, text string) *Unread { return set(s, r, decode(text)) }
+}
+
+// cutOff is a setter that leaves a text of so many bytes out. Its end may be missing, which the proxy wrote, so that it
+// could end with any address that the client likes.
+func cutOff(set setter, longest int) setter {
+	return func(s *step, r *Request, text string) *Unread {
+		if r.cut = r.cut || len(text) >= longest; r.cut {
+			return nil
+		}
+		return set(s, r, text)
+	}
 }
 
 // Parse reads one line. A "#Fields:" line changes the meaning of the following ones.

@@ -47,6 +47,24 @@ func TestForwardedOfIIS(t *testing.T) {
 	}
 }
 
+// IIS cuts a column of the administrator's own at 4,096 bytes, and a client must not choose which address is then the
+// last one.
+func TestForwardedOfIISIsCutOff(t *testing.T) {
+	client := NewClient([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	parser := mustParser(t, "#Fields: date time c-ip cs-method cs-uri-stem sc-status X-Forwarded-For", Options{})
+	for size, want := range map[int]netip.Addr{4096: {}, 4095: netip.MustParseAddr("198.51.100.9")} {
+		header := strings.Repeat("+", size-len("198.51.100.9")) + "198.51.100.9"
+		r := parsed(t, parser, "2026-05-04 06:25:06 10.0.0.1 GET /a 200 "+header)
+		if proxy := client.Resolve(&r); proxy || r.IP != want || r.Path != "/a" {
+			t.Errorf("%d bytes: a request of %s", size, r.IP)
+		}
+		r = parsed(t, parser, "2026-05-04 06:25:06 203.0.113.7 GET /a 200 "+header)
+		if proxy := client.Resolve(&r); proxy || r.IP != netip.MustParseAddr("203.0.113.7") {
+			t.Errorf("%d bytes, without a proxy: a request of %s", size, r.IP)
+		}
+	}
+}
+
 func TestColumnsThatWillNotDoLeaveLinesUnread(t *testing.T) {
 	parser := mustParser(t, "iis", Options{})
 	if got := reasonOf(parser, "#Fields: time c-ip cs-method"); got != "no request" {
