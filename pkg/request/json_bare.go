@@ -2,10 +2,11 @@ package request
 
 import "strings"
 
-// withBareValues returns the text of an object with values that nginx writes without quotes: `"upstream_status":$upstream_status`
-// in a log_format is `"upstream_status":502, 200` where two servers were asked, and `:-,` or `:,` where nginx has
-// answered itself. Such lines are not JSON, but a client must not avoid its count by requests of which nginx writes them.
-// The result has these values as texts, or null. It is empty if there are none, or if the text is wrong in another way.
+// withBareValues returns the text of an object in which nginx wrote values without quotes. With
+// `"us":$upstream_status` in a log_format, it writes `"us":502, 200` where two servers were asked, and `"us":-` or
+// `"us":` where it has answered itself. Such lines are not JSON, but a client must not avoid its count by the requests
+// that lead to them. The result has these values as texts, or null. It is empty if there are none, or if a string has
+// no end.
 //
 // They have digits and marks only. So neither a key nor a text can begin in them, whatever a client sends.
 func withBareValues(text string) string {
