@@ -17,15 +17,19 @@ type columns struct {
 // A dialect is the way in which a server writes the format.
 type dialect struct {
 	separator byte
-	grows     int                                     // lines may have other columns after so many; 0: exactly those named
-	decoder   func(column string) func(string) string // undoes the server's encoding of a column; nil for none
-	decodes   bool                                    // cs-uri-stem is the path decoded
+	grows     int                                   // lines may have other columns after so many; 0: exactly those named
+	decoder   func(v *variable) func(string) string // undoes the server's encoding of a column; nil for none
+	decodes   bool                                  // cs-uri-stem is the path decoded
+	longest   int                                   // X-Forwarded-For is cut off at so many bytes; 0: it is not
 }
 
 var (
-	dialectIIS        = dialect{separator: ' ', decoder: decoderIIS, decodes: true}
+	dialectIIS        = dialect{separator: ' ', decoder: decoderIIS, decodes: true, longest: maxCustomFieldLength}
 	dialectCloudFront = dialect{separator: '\t', grows: 12, decoder: decoderCloudFront}
 )
+
+// maxCustomFieldLength is the default of IIS's setting of this name.
+const maxCustomFieldLength = 4096
 
 // w3cColumns are the columns that fill more than a further field of their own name.
 var w3cColumns = map[string]variable{
@@ -72,7 +76,11 @@ func (c *columns) begin(names string) error {
 
 	for _, v := range variables {
 		st := step{name: v.name}
-		st.filledBy(v, decoded(v.set, c.decoder(v.text)))
+		set := decoded(v.set, c.decoder(v))
+		if v.slot == slotForwarded && c.longest > 0 {
+			set = cutOff(set, c.longest)
+		}
+		st.filledBy(v, set)
 
 		// The readers' wish outlives the columns: new names may come in the middle of a file.
 		st.want(c.wanted)
@@ -113,6 +121,17 @@ func decoded(set setter, decode func(string) string) setter {
 	return func(s *step, r *Request, text string) *Unread { return set(s, r, decode(text)) }
 }
 
+// cutOff is a setter that leaves a text of so many bytes out. Its end may be missing, which the proxy wrote, so that it
+// could end with any address that the client likes.
+func cutOff(set setter, longest int) setter {
+	return func(s *step, r *Request, text string) *Unread {
+		if r.cut = r.cut || len(text) >= longest; r.cut {
+			return nil
+		}
+		return set(s, r, text)
+	}
+}
+
 // Parse reads one line. A "#Fields:" line changes the meaning of the following ones.
 func (c *columns) Parse(line string, r *Request) error {
 	line = trimLine(line)
@@ -146,9 +165,10 @@ func (c *columns) Parse(line string, r *Request) error {
 	return nil
 }
 
-// decoderIIS is the decoder of headers, in which a plus stands for a space.
-func decoderIIS(column string) func(string) string {
-	if strings.HasPrefix(column, "cs(") {
+// decoderIIS is the decoder of headers, in which a plus stands for a space. X-Forwarded-For is a column of the
+// administrator's own, without a cs( in front: 198.51.100.9,+203.0.113.7.
+func decoderIIS(v *variable) func(string) string {
+	if v.slot == slotForwarded || strings.HasPrefix(v.text, "cs(") {
 		return spaced
 	}
 	return nil
@@ -162,8 +182,8 @@ func spaced(text string) string {
 }
 
 // decoderCloudFront is the decoder of columns that are percent-encoded once more than they were sent.
-func decoderCloudFront(column string) func(string) string {
-	switch column {
+func decoderCloudFront(v *variable) func(string) string {
+	switch v.text {
 	case "cs-uri-stem", "cs-uri-query", "cs(Referer)", "cs(Cookie)", "x-forwarded-for":
 		return percentDecoded
 	case "cs(User-Agent)":

@@ -25,6 +25,46 @@ func TestFieldsHeaderChangesTheColumns(t *testing.T) {
 	}
 }
 
+// IIS writes a plus for each space of a header. A client that sends X-Forwarded-For must not hide the address that the
+// proxy adds behind it.
+func TestForwardedOfIIS(t *testing.T) {
+	client := NewClient([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	for _, column := range []string{"X-Forwarded-For", "x-forwarded-for", "cs(X-Forwarded-For)"} {
+		lines := []string{"#Fields: date time c-ip cs-method cs-uri-stem sc-status " + column,
+			"2026-05-04 06:25:06 10.0.0.1 GET /a 200 198.51.100.9,+203.0.113.7", "2026-05-04 06:25:06 10.0.0.1 GET /a 200 198.51.100.9,+203.0.113.7:4711,+10.0.0.2"}
+		choice, err := Detect(lines, Options{})
+		if err != nil || choice.Format != "iis" {
+			t.Errorf("%s: auto takes %q, %v", column, choice.Format, err)
+		}
+		parser := mustParser(t, "iis", Options{})
+		_ = reasonOf(parser, lines[0])
+		for _, line := range lines[1:] {
+			r := parsed(t, parser, line)
+			if proxy := client.Resolve(&r); proxy || r.IP != netip.MustParseAddr("203.0.113.7") {
+				t.Errorf("%s: %s is of %s", column, line, r.IP)
+			}
+		}
+	}
+}
+
+// IIS cuts a column of the administrator's own at 4,096 bytes, and a client must not choose which address is then the
+// last one.
+func TestForwardedOfIISIsCutOff(t *testing.T) {
+	client := NewClient([]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")})
+	parser := mustParser(t, "#Fields: date time c-ip cs-method cs-uri-stem sc-status X-Forwarded-For", Options{})
+	for size, want := range map[int]netip.Addr{4096: {}, 4095: netip.MustParseAddr("198.51.100.9")} {
+		header := strings.Repeat("+", size-len("198.51.100.9")) + "198.51.100.9"
+		r := parsed(t, parser, "2026-05-04 06:25:06 10.0.0.1 GET /a 200 "+header)
+		if proxy := client.Resolve(&r); proxy || r.IP != want || r.Path != "/a" {
+			t.Errorf("%d bytes: a request of %s", size, r.IP)
+		}
+		r = parsed(t, parser, "2026-05-04 06:25:06 203.0.113.7 GET /a 200 "+header)
+		if proxy := client.Resolve(&r); proxy || r.IP != netip.MustParseAddr("203.0.113.7") {
+			t.Errorf("%d bytes, without a proxy: a request of %s", size, r.IP)
+		}
+	}
+}
+
 func TestColumnsThatWillNotDoLeaveLinesUnread(t *testing.T) {
 	parser := mustParser(t, "iis", Options{})
 	if got := reasonOf(parser, "#Fields: time c-ip cs-method"); got != "no request" {

@@ -15,7 +15,7 @@ import (
 //   - where no path occurs twice, it finds the same as json.Unmarshal;
 //   - a parser of JSON gives a request or a known reason, and the same again.
 //
-// Only \xHH is ours: for the twin it is written \u00HH.
+// \xHH and values without quotes are ours: for the twin they are written \u00HH, and in quotes.
 func FuzzJSON(f *testing.F) {
 	for _, record := range benchRecords {
 		f.Add(record)
@@ -26,11 +26,14 @@ func FuzzJSON(f *testing.F) {
 		}
 	}
 	for _, text := range []string{`{"a":{"b":1},"a":{"c":2},"a.b":3}`, `{"a":1,"a":null}`, `{"":{"":1,".":2}}`, `{"a":[[1],{"b":[]}]}`,
-		`{"a":"\ud83d\ude00\ud800\u0041\udc00"}`, `{"\u0061\u002eb":1}`, `{"a":-0.0e+1}`, `{"a":01}`, `{"a":"` + "\x01" + `"}`, ` { } `} {
+		`{"a":"\ud83d\ude00\ud800\u0041\udc00"}`, `{"\u0061\u002eb":1}`, `{"a":-0.0e+1}`, `{"a":01}`, `{"a":"` + "\x01" + `"}`, ` { } `, `{"a":,"b":-,"c":0.1, 0.2 : 3,"d":000}`} {
 		f.Add(text)
 	}
 	parsers := []Parser{newJSONParser("json", Options{}), newJSONParser("json", Options{Fields: map[string]string{"user": "a.b"}})}
 	f.Fuzz(func(t *testing.T, text string) {
+		if bare := withBareValues(text); bare != "" && !json.Valid([]byte(withoutHex(text))) && json.Valid([]byte(withoutHex(bare))) {
+			text = bare
+		}
 		twin := withoutHex(text)
 		found, depth := twinValues(twin)
 		s := newJSONScan()

@@ -29,8 +29,9 @@ type jsonValue struct {
 
 // A jsonScan reads JSON objects, each from beginning to end once, and keeps the values at the requested paths. Paths
 // are dotted, and a key with dots in it means the same as nested objects; elements of arrays go by their index. Text
-// that is not JSON is refused as encoding/json refuses it, with one exception: \xHH in strings is accepted. nginx
-// writes it unless its log_format has escape=json, and a client must not make its line unreadable by sending a quote.
+// that is not JSON is refused as encoding/json refuses it, with two exceptions: values of nginx without quotes
+// (withBareValues), and \xHH in strings. nginx writes it unless its log_format has escape=json, and a client must not
+// make its line unreadable by sending a quote.
 // For the same reason, objects and arrays may be nested without end: in one below maxDepth, only brackets and strings are
 // looked at.
 // If a path has several values, the last is kept.
@@ -70,11 +71,25 @@ func (s *jsonScan) again(text string) bool {
 	if len(text) > maxRecordBytes {
 		return false
 	}
-	i := skipSpace(text, 0)
-	if i == len(text) || text[i] != '{' {
+	if i := skipSpace(text, 0); i == len(text) || text[i] != '{' {
 		return false
 	}
-	i = s.object(text, i, &s.root, 1)
+	if s.complete(text) {
+		return true
+	}
+	bare := withBareValues(text)
+	if bare == "" {
+		return false
+	}
+	if s.cutAt > 0 {
+		s.cutAt += len(bare) - len(text) // all of these values stand in front of the string that was cut off
+	}
+	return s.complete(bare)
+}
+
+// complete reads one object and nothing else.
+func (s *jsonScan) complete(text string) bool {
+	i := s.object(text, skipSpace(text, 0), &s.root, 1)
 	return i > 0 && skipSpace(text, i) == len(text)
 }
 

@@ -370,3 +370,39 @@ func TestErrorsOfCaddyAreNoRequests(t *testing.T) {
 		}
 	}
 }
+
+// nginx writes numbers of requests that it answers itself, or that two servers were asked for, so that a line is not
+// JSON where its log_format has no quotes around them.
+func TestValuesOfNginxWithoutQuotes(t *testing.T) {
+	for _, line := range []string{
+		`{"time_iso8601":"2026-05-04T06:25:06Z","rt":,"us": ,"remote_addr":"203.0.113.7","request":"GET /a HTTP/1.1","status":404,"ut":}`,
+		`{"time_iso8601":"2026-05-04T06:25:06Z","rt":-,"us":-,"remote_addr":"203.0.113.7","request":"GET /a HTTP/1.1","status":404,"ut":-}`,
+		`{"rt":0.001, 0.002 : 0.003,"us":502, 404,"n":{"a":-,"b":},"time_iso8601":"2026-05-04T06:25:06Z","remote_addr":"203.0.113.7","request":"GET /a HTTP/1.1","status":404}`,
+	} {
+		for _, format := range []string{"nginx-json", "json"} {
+			r := parsed(t, mustParser(t, format, Options{}), line)
+			if r.IP != netip.MustParseAddr("203.0.113.7") || r.Path != "/a" || r.Status != 404 || r.UnixMilli != milli("2026-05-04T06:25:06Z") {
+				t.Errorf("%s: %s is %+v", format, line, r)
+			}
+		}
+	}
+	r := parsed(t, mustParser(t, "nginx-json", Options{}), `{"time_iso8601":"2026-05-04T06:25:06Z","remote_addr":"203.0.113.7","request":"","status":000}`)
+	if r.IP != netip.MustParseAddr("203.0.113.7") {
+		t.Errorf("a status of zeros: %+v", r)
+	}
+	for _, line := range []string{
+		`{"time_iso8601":"2026-05-04T06:25:06Z","remote_addr":"203.0.113.7","request":"GET / HTTP/1.1",}`,
+		`{"time_iso8601":"2026-05-04T06:25:06Z","remote_addr":"203.0.113.7","rt":x,"request":"GET / HTTP/1.1"}`,
+		`{"time_iso8601":"2026-05-04T06:25:06Z","remote_addr":"203.0.113.7","rt":-"request":"GET / HTTP/1.1"}`,
+	} {
+		if got := reasonOf(mustParser(t, "nginx-json", Options{}), line); got != "json" {
+			t.Errorf("%s: %q", line, got)
+		}
+	}
+
+	// A user that was cut off is not known, also behind such a value.
+	long := `{"time_iso8601":"2026-05-04T06:25:06Z","rt":0.1, 0.2,"remote_addr":"203.0.113.7","request":"GET /` + strings.Repeat("a", minCut) + `","remote_user":"ali`
+	if r := parsed(t, mustParser(t, "nginx-json", Options{}), long); r.User != "" || r.IP != netip.MustParseAddr("203.0.113.7") {
+		t.Errorf("cut off: %+v", r)
+	}
+}

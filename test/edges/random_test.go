@@ -85,7 +85,7 @@ var randomLogs = []struct {
 }{
 	{"nginx combined", "combined", nginxLog("", `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent"`)},
 	{"nginx main", "main", nginxLog("", `$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent" "$http_x_forwarded_for"`)},
-	{"nginx JSON", "nginx-json", nginxLog("escape=json ", `{"time_iso8601":"$time_iso8601","remote_addr":"$remote_addr","remote_user":"$remote_user","request":"$request","status":"$status","http_user_agent":"$http_user_agent","http_x_forwarded_for":"$http_x_forwarded_for","host":"$host"}`)},
+	{"nginx JSON", "nginx-json", nginxLog("escape=json ", `{"time_iso8601":"$time_iso8601","remote_addr":"$remote_addr","remote_user":"$remote_user","request":"$request","status":$status,"rt":$upstream_response_time,"us":$upstream_status,"http_user_agent":"$http_user_agent","http_x_forwarded_for":"$http_x_forwarded_for","host":"$host"}`)},
 	{"nginx its own", `$time_iso8601|$host|"$http_user_agent"|$remote_addr|$status|"$request"`, nginxLog("", `$time_iso8601|$host|"$http_user_agent"|$remote_addr|$status|"$request"`)},
 	{"apache common", "common", apacheLog(`%h %l %u %t "%r" %>s %b`)},
 	{"apache combined", "combined", apacheLog(`%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-Agent}i"`)},
@@ -128,6 +128,29 @@ func TestRandomRequestsInLogs(t *testing.T) {
 			r.http1, log = edge.start(s)
 			awaitEdge(t, "http://"+r.http1+"/ready")
 			r.areLogged(log, must(request.NewDecoder("none", edge.format, request.Options{})))
+		})
+	}
+}
+
+// Of requests that nginx answers itself, it does not know the numbers of the application. Their lines are no JSON where
+// its log_format has no quotes around these, and they count all the same.
+func TestNginxJSONHasWhatNginxAnswers(t *testing.T) {
+	for _, escape := range []string{"", "escape=json "} {
+		s, _ := newRandomRequests(t)
+		address, log := nginxLog(escape, `{"time_iso8601":"$time_iso8601","remote_addr":"$remote_addr","request":"$request","rt":$upstream_response_time,"status":$status,"us":$upstream_status}`)(s)
+		awaitEdge(t, "http://"+address+"/ready")
+		sent{bytes: "GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n"}.send(stranger, address)
+		decoder := must(request.NewDecoder("none", "nginx-json", request.Options{}))
+		wait.Until(t, "it is in the log", func() bool {
+			found := false
+			for line := range strings.Lines(log()) {
+				var q request.Request
+				if err := decoder.Decode(strings.TrimSuffix(line, "\n"), &q); err != nil {
+					t.Fatalf("%v: %s", err, line)
+				}
+				found = found || q.IP.String() == stranger && q.Status == 400
+			}
+			return found
 		})
 	}
 }

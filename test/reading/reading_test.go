@@ -24,12 +24,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"weir/internal/topic"
 	"weir/pkg/backtest"
 	"weir/pkg/collector"
 	"weir/pkg/collector/files"
 	"weir/pkg/collector/pipeline"
 	"weir/pkg/rule"
+	"weir/test/sink"
 )
 
 const (
@@ -137,26 +137,21 @@ func byBacktest(t *testing.T, path string, set *rule.Set) counting {
 	return counting{report.Requests, report.Unread, strings.Join(report.Faults, "; ")}
 }
 
-type sink struct{}
-
-func (sink) Send(_ context.Context, messages ...topic.Message) error {
-	go func() {
-		for _, m := range messages {
-			m.Done(0, nil)
-		}
-	}()
-	return nil
-}
-
 // byCollector has a collector read a file, until it is read or cannot be read.
 func byCollector(t *testing.T, path string, set *rule.Set) counting {
 	t.Helper()
+	return byCollectorOf(t, path, set, "none", "combined", sink.New(4))
+}
+
+// byCollectorOf is byCollector for any format, with a topic for the hits.
+func byCollectorOf(t *testing.T, path string, set *rule.Set, envelope, format string, hits pipeline.Sink) counting {
+	t.Helper()
 	registry := prometheus.NewRegistry()
 	c, err := collector.Open(collector.Config{
-		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: sink{}, Partitions: 4,
+		Folder: t.TempDir(), Rules: set, Late: 10 * time.Minute, Ahead: 10 * time.Second, Sink: hits, Partitions: 4,
 		Logger: slog.New(slog.DiscardHandler), Metrics: registry,
 		Sources: []collector.SourceConfig{{
-			IntakeConfig: pipeline.IntakeConfig{Name: "logs", Envelope: "none", Format: "combined"},
+			IntakeConfig: pipeline.IntakeConfig{Name: "logs", Envelope: envelope, Format: format},
 			File:         &files.Config{Patterns: []string{path}},
 		}},
 	})
