@@ -31,8 +31,7 @@ func (e *Enforcer) CheckFor(w http.ResponseWriter, q *EdgeRequest) {
 	ruling := e.ruling.Load()
 	r := &http.Request{Method: q.Method, Host: q.Host, RequestURI: q.Target, RemoteAddr: q.Edge, Header: make(http.Header, len(ruling.headers))}
 	for _, name := range ruling.headers {
-		// Over HTTP/2, a value may have spaces around it, which the application and checks over HTTP do not get.
-		if value := strings.Trim(q.Header(name.lower), " \t"); value != "" {
+		if value := q.Header(name.lower); value != "" {
 			r.Header[name.canonical] = []string{value}
 		}
 	}
