@@ -148,7 +148,7 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	return q.IP.IsValid(), edge
 }
 
-// plain is the value of a header as logs and applications have it: without the spaces around it, which HTTP/2 and gRPC
+// plain is the value of a header as logs and applications have it: without the spaces around it, which gRPC and HTTP/2
 // keep, and empty for the dash that logs, and some edges, write for none.
 func plain(value string) string {
 	value = strings.Trim(value, " \t")
