@@ -109,6 +109,13 @@ func TestRandomKeys(t *testing.T) {
 			}
 			decoder, judge := must(request.NewDecoder("none", edge.format, request.Options{Fields: edge.fields})), set.NewJudge()
 			logs := map[string]map[string]string{}
+			defer func() {
+				for mark := range checks {
+					if t.Failed() && logs[mark] == nil {
+						t.Logf("the log lacks %.900s", all[mark])
+					}
+				}
+			}()
 			wait.Until(t, "all are in the log", func() bool {
 				for line := range strings.Lines(log()) {
 					decoder.DecodeEach(strings.TrimSuffix(line, "\n"), func(q *request.Request, err error) {
@@ -216,12 +223,15 @@ func (m maker) keyed(mark string, bytes bool) sent {
 
 // knownKeys reports whether docs/edges.md says that the two are different, or the host is that of no site.
 func knownKeys(edge, name, log, check string) bool {
+	if name == "host" && strings.Contains(check, "[") {
+		return true
+	}
 	switch edge {
 	case "traefik":
 		twice := (name == "agent" || name == "http_x_tenant") && strings.ContainsAny(log, ",…")
-		return twice || name == "host" && strings.Contains(check, "[") || name == "host" && strings.Contains(check, "::") || log == "" && (name == "agent" && strings.HasSuffix(check, " Go-http-client/1.1") || name == "host" && strings.HasSuffix(check, " "+loopback))
+		return twice || name == "host" && strings.Contains(check, "::") || log == "" && (name == "agent" && strings.HasSuffix(check, " Go-http-client/1.1") || name == "host" && strings.HasSuffix(check, " "+loopback))
 	case "caddy":
-		return check == "" && (strings.Contains(log, "{http") || name == "host" && strings.HasSuffix(log, " -"))
+		return check == "" && (strings.Contains(log, "{http") || name == "host")
 	case "envoy rate limits":
 		return log == "" && strings.HasSuffix(check, " -")
 	}
