@@ -119,6 +119,9 @@ func TestRandomKeys(t *testing.T) {
 			wait.Until(t, "all are in the log", func() bool {
 				for line := range strings.Lines(log()) {
 					decoder.DecodeEach(strings.TrimSuffix(line, "\n"), func(q *request.Request, err error) {
+						if err != nil {
+							return
+						}
 						for _, hit := range judge.Hits(q) {
 							note(logs, set.Rules[hit.Rule].Name, string(hit.Key))
 						}

@@ -317,7 +317,6 @@ func TestHeadersThatEnvoyGetsTwice(t *testing.T) {
 
 // Nor by spaces around the value over HTTP/2, which Envoy keeps, and which the application and the log do not have.
 func TestSpacesAroundHeadersAtEnvoy(t *testing.T) {
-	const mutation = "                        - remove: x-envoy-original-path\n"
 	for name, replace := range map[string][]string{
 		authorizes: {"                          - exact: user-agent\n", "                          - exact: user-agent\n                          - exact: x-tenant\n"},
 		limits:     append([]string{"                            - remote_address: {}\n", "                            - remote_address: {}\n                            - request_headers: {header_name: x-tenant, descriptor_key: tenant, skip_if_absent: true}\n"}, withKey...),
