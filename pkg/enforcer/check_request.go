@@ -124,8 +124,8 @@ func readOddURL(q *request.Request, r *http.Request) {
 // readForwarded reads the headers of Traefik.
 func readForwarded(q *request.Request, r *http.Request) {
 	q.Method, q.Host = header(r, "X-Forwarded-Method"), r.Host
-	if host := header(r, "X-Forwarded-Host"); host != "" {
-		q.Host = host
+	if hosts := r.Header["X-Forwarded-Host"]; len(hosts) > 0 {
+		q.Host = hosts[0] // also an empty one: the Host of a check may be the enforcer's
 	}
 	setTarget(q, header(r, "X-Forwarded-Uri"))
 }

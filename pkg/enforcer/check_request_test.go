@@ -121,12 +121,14 @@ func TestHeadersOfTwoKindsRefuseByEither(t *testing.T) {
 	}
 }
 
-// What Caddy sends for a user that it does not know is no user. Other edges send names as they are.
+// What Caddy sends for a user that it does not know is no user. Other edges send names as they are, over HTTP/2 with the
+// spaces around them, and some a dash for none.
 func TestPlaceholdersOfCaddyAreNoUser(t *testing.T) {
 	for _, c := range [][3]string{
 		{"/v1/check/caddy", "alice", "alice"}, {"/v1/check/caddy", "{http.auth.user.id}", ""},
 		{"/v1/check/caddy", "{http.request.tls.client.subject}", ""}, {"/v1/check/caddy", "{http.a} b", "{http.a} b"},
 		{"/v1/check/nginx", "{http.auth.user.id}", "{http.auth.user.id}"}, {"/v1/check/envoy/v1/check/caddy", "{http.a}", "{http.a}"},
+		{"/v1/check/nginx", " alice\t", "alice"}, {"/v1/check/nginx", "-", ""}, {"/v1/check/nginx", "- a", "- a"},
 	} {
 		r := httptest.NewRequest(http.MethodGet, c[0], nil)
 		r.Header.Set("X-User", c[1])

@@ -121,7 +121,8 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	q := &a.request
 	q.Reset()
 	read(q, r)
-	q.UnixMilli, q.Agent, q.Referrer = now.UnixMilli(), header(r, "User-Agent"), header(r, "Referer")
+	q.UnixMilli, q.Agent, q.Referrer = now.UnixMilli(), plain(header(r, "User-Agent")), plain(header(r, "Referer"))
+	q.Host = plain(q.Host)
 	q.Forwarded = joined(r, a.ruling.forwarded)
 	if a.ruling.userHeader != "" {
 		q.User = named(r, a.ruling.userHeader)
@@ -147,10 +148,20 @@ func (a *asking) read(r *http.Request, read func(*request.Request, *http.Request
 	return q.IP.IsValid(), edge
 }
 
+// plain is the value of a header as logs and applications have it: without the spaces around it, which gRPC and HTTP/2
+// keep, and empty for the dash that logs, and some edges, write for none.
+func plain(value string) string {
+	value = strings.Trim(value, " \t")
+	if value == "-" {
+		return ""
+	}
+	return value
+}
+
 // named returns the header of a user or another field. Caddy leaves a placeholder in it as it is when nothing stands for it:
 // then the request has no authenticated user, or no client certificate.
 func named(r *http.Request, name string) string {
-	value := header(r, name)
+	value := plain(header(r, name))
 	placeholder := strings.HasPrefix(value, "{http.") && strings.HasSuffix(value, "}")
 	if placeholder && r.URL != nil && r.URL.Path == checkPath+"/caddy" { // over gRPC there is no URL
 		return ""

@@ -75,7 +75,7 @@ var jsonShapes = []jsonShape{
 		roleTime: "ts#", roleIP: "request.client_ip request.remote_ip request.remote_addr", roleUser: "user_id",
 		roleMethod: "request.method", roleHost: "request.host", roleURI: "request.uri",
 		roleStatus: "status", roleBytes: "size",
-		roleAgent: "request.headers.User-Agent", roleReferrer: "request.headers.Referer",
+		roleAgent: "request.headers.User-Agent.0", roleReferrer: "request.headers.Referer.0",
 		roleForwarded: "request.headers.{Header}",
 	}},
 	{"traefik-json", "StartUTC|StartLocal RequestMethod|RequestPath", [roleCount]string{

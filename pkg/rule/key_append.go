@@ -169,6 +169,7 @@ func PlainHost(host string) string {
 // an edge passes on, where that is another one than the client named.
 func bareHost(host string) string {
 	host = passedOn(host)
+	host = host[strings.LastIndexByte(host, '@')+1:] // without a user, as in logs
 	if rest, bracket := strings.CutPrefix(host, "["); bracket {
 		if end := strings.IndexByte(rest, ']'); end >= 0 {
 			return oneSpelling(rest[:end])

@@ -146,6 +146,7 @@ type site struct {
 	grpc    string // the same for gRPC
 	app     string
 	denies  bool // it denies requests while there is no list
+	rules   string
 	stop    func()
 }
 
@@ -168,7 +169,7 @@ rules:
 // newSite starts both on free ports.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{t: t, set: blocklist.NewSet(blocklist.Limits{})}
+	s := &site{t: t, set: blocklist.NewSet(blocklist.Limits{}), rules: rules}
 	now := time.Now().UnixMilli()
 	s.set.Fill().Swap(blocklist.State{Version: blocklist.Version{List: blocklist.ListID{Name: "test", Epoch: 1}}, Whole: true, AsOf: now}, now)
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +195,7 @@ func newSite(t *testing.T) *site {
 func (s *site) start() {
 	t := s.t
 	t.Helper()
-	parsed, _, err := rule.Parse("rules.yaml", []byte(rules))
+	parsed, _, err := rule.Parse("rules.yaml", []byte(s.rules))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -194,3 +194,21 @@ func TestEnvoyAsksWhatItSetsItself(t *testing.T) {
 	s.claimsChangeNothing(url)
 	s.hostsAreOne(url)
 }
+
+// A user in front of the host hides it from no check: some applications leave the user out.
+func TestHostsWithAUser(t *testing.T) {
+	s := newSite(t)
+	caddy, _ := s.caddy("protocols h1 h2\n", "protocols h1 h2c\n")
+	envoy, _ := s.envoyGRPC(authorizes)
+	awaitEdge(t, caddy)
+	awaitEdge(t, envoy)
+	s.judged("shop", shopClient+" "+shopHost)
+	for _, host := range []string{shopHost, "u@" + shopHost, "u:p@" + shopHost + ":80"} {
+		wait.Until(t, host+" is not served by Caddy", func() bool {
+			return sendHTTP2(t, shopClient, strings.TrimPrefix(caddy, "http://"), "", ":method", "GET", ":scheme", "http", ":authority", host, ":path", "/secret") == "429"
+		})
+		wait.Until(t, host+" is not served by Envoy", func() bool {
+			return strings.Contains(raw(t, shopClient, strings.TrimPrefix(envoy, "http://"), "GET /secret HTTP/1.1\nHost: "+host), " 429 ")
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -304,4 +305,39 @@ func TestHeadersThatEnvoyGetsTwice(t *testing.T) {
 	wait.Until(t, "the log has them", func() bool {
 		return strings.Count(said.String(), `"tenant":"a"`) >= 3 && strings.Count(said.String(), `"tenant":"b"`) == 2
 	})
+}
+
+// Nor by spaces around the value over HTTP/2, which Envoy keeps, and which the application and the log do not have.
+func TestSpacesAroundHeadersAtEnvoy(t *testing.T) {
+	for name, replace := range map[string][]string{
+		authorizes: {"                          - exact: user-agent\n", "                          - exact: user-agent\n                          - exact: x-tenant\n"},
+		limits:     append([]string{"                            - remote_address: {}\n", "                            - remote_address: {}\n                            - request_headers: {header_name: x-tenant, descriptor_key: tenant, skip_if_absent: true}\n"}, withKey...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, got := newSite(t), make(chan string, 100)
+			app := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("X-Tenant") }))
+			t.Cleanup(app.Close)
+			s.app = app.Listener.Addr().String()
+			url, said := s.envoyGRPC(name, append(replace, "                          method: ", "                          tenant: \"%REQ(X-TENANT)%\"\n                          method: ")...)
+			awaitEdge(t, url)
+			spaced := func(value string) string {
+				return sendHTTP2(t, goodClient, strings.TrimPrefix(url, "http://"), "", ":method", "GET", ":scheme", "http", ":authority", "h", ":path", "/", "x-tenant", value)
+			}
+			for len(got) > 0 {
+				<-got
+			}
+			for _, value := range []string{" a", "a\t", "  a"} {
+				if status := spaced(value); status != "200" || <-got != "a" {
+					t.Fatalf("%q is not the application's tenant a: %s", value, status)
+				}
+			}
+			s.order(blocklist.OrderBlock, "tenant:a")
+			wants(t, "the tenant", http.StatusTooManyRequests, func() answer { return ask(t, goodClient, url, "X-Tenant", "a") })
+			for _, value := range []string{" a", "a\t", "  a"} {
+				wait.Until(t, fmt.Sprintf("the tenant as %q is refused", value), func() bool { return spaced(value) == "429" })
+			}
+			wait.Until(t, "the log has the tenant", func() bool { return hitsIn(t, "key: tenant", "envoy-json", said.String())["a"] >= 7 })
+		})
+	}
 }

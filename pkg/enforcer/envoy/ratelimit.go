@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	descriptor "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
@@ -110,7 +111,7 @@ func readDescriptor(p *enforcer.Part, d *descriptor.RateLimitDescriptor) (wrong 
 
 	p.Fields = make([]request.Field, 0, len(d.GetEntries()))
 	for _, entry := range d.GetEntries() {
-		name, value := entry.GetKey(), entry.GetValue()
+		name, value := entry.GetKey(), strings.Trim(entry.GetValue(), " \t") // as checks and logs have it
 		switch field := entryFields[name]; {
 		case name == "":
 			return "it has an entry without a key"
