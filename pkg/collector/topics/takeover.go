@@ -106,29 +106,27 @@ func (o *ownership) topicID(ctx context.Context) (string, error) {
 // log that was only cut off, as by a leader that was not in sync. Then the records that were read are not read again.
 // A log whose records were all written later, as when its disk was lost, has none of those.
 func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartition, span topic.Span) error {
-	if t.same {
-		renewed, err := t.renewed(ctx, client, of, span)
-		if err != nil {
-			return err
-		}
-		t.same = !renewed
-	}
+	was := t.note.Last
 	switch {
 	case t.beyond:
-		same, other, err := find(ctx, client, of, t.note.Mark, span)
-		if same || t.same {
-			t.whyNew += "; it was cut off, and its present records were read before"
-			t.offset, t.cut = span.End, true
-		} else if other {
-			t.whyNew += ", and it is another log"
-		}
-		return err
+		was = t.note.Mark
 	case t.whyNew != "":
 		return nil
 	}
+	same, other, err := find(ctx, client, of, was, span)
+	if err == nil && t.same && (other || t.beyond && !same) {
+		var renewed bool
+		renewed, err = t.renewed(ctx, client, of, span)
+		t.same = !renewed
+	}
 
-	_, other, err := find(ctx, client, of, t.note.Last, span)
 	switch {
+	case t.beyond && (same || t.same):
+		t.whyNew += "; it was cut off, and its present records were read before"
+		t.offset, t.cut = span.End, true
+	case t.beyond && other:
+		t.whyNew += ", and it is another log"
+	case t.beyond:
 	case other && t.same:
 		t.whyNew = fmt.Sprintf("its log was cut off before %d, and has grown again: what was written there meanwhile may not be read", t.end())
 		t.offset, t.cut = t.end(), true
@@ -136,7 +134,6 @@ func (t *takeover) verify(ctx context.Context, client topic.Log, of topicPartiti
 		t.whyNew = fmt.Sprintf("its log is another one: the record at %d is not the one that was read", t.note.Last.Offset)
 		t.offset = -1
 	}
-
 	return err
 }
 
