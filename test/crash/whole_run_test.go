@@ -52,7 +52,7 @@ func (r *river) connect() {
 func TestARunUnderFire(t *testing.T) {
 	real.Long(t)
 	t.Parallel()
-	kills := 3 * number(t, "WEIR_CRASH_KILLS", 8)
+	kills := 2 * number(t, "WEIR_CRASH_KILLS", 8)
 	seed := uint64(number(t, "WEIR_CRASH_SEED", int(time.Now().UnixNano()%1e9)))
 	begun := time.Now()
 	s := newWholeSite(t, seed)

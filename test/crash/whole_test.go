@@ -114,8 +114,8 @@ func (r *river) settle(s *site, begun time.Time, enforcer string, counter *count
 }
 
 // The three daemons, two of them aggregators, read a log that grows and is rotated. Any of them is killed at any time
-// and started again, or stands still for a while, Redis loses its last second, Kafka is restarted. In the end every line was counted once, every
-// client that broke a limit is refused, and no other client was ever on the list.
+// and started again, or stands still for a while, Redis loses its last second, Kafka is restarted. In the end every line
+// was counted once, every client that broke a limit is refused, and no other client was ever on the list.
 func TestAllPartsUnderFire(t *testing.T) {
 	real.Long(t)
 	t.Parallel()
