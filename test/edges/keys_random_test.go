@@ -74,7 +74,7 @@ var keyedEdges = []struct {
 }
 
 var keyedEnvoy = []string{
-	"                        - remove: x-envoy-original-path\n", "                        - remove: x-envoy-original-path\n                        - append: {header: {key: x-tenant, value: \"%REQ(X-TENANT)%\"}, append_action: OVERWRITE_IF_EXISTS, keep_empty_value: true}\n",
+	"# - append: {header: {key: x-tenant", "- append: {header: {key: x-tenant",
 	"                          method: ", "                          http_x_mark: \"%REQ(X-MARK)%\"\n                          http_x_tenant: \"%REQ(X-TENANT)%\"\n                          method: ",
 	"                              - exact: user-agent\n", "                              - exact: user-agent\n                              - exact: x-mark\n                              - exact: x-tenant\n",
 }
