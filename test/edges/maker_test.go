@@ -49,7 +49,7 @@ func (r sent) send(from, address string) {
 	defer c.Close()
 	patience := 200 * time.Millisecond
 	if r.patient {
-		patience = 5 * time.Second
+		patience = 2 * time.Second
 	}
 	_ = c.SetDeadline(time.Now().Add(patience))
 	if r.http2 {

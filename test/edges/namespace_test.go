@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 		passOn(l, "unix", socket)
 		return
 	}
+	wait.Together(6)
 	os.Exit(m.Run())
 }
 

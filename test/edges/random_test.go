@@ -162,7 +162,7 @@ func newRandomRequests(t *testing.T) (*site, *randomRequests) {
 	t.Logf("WEIR_RANDOM_SEED=%d", seed)
 	s, app := newSite(t), &application{}
 	s.app = app.serve(t)
-	return s, &randomRequests{site: s, app: app, count: number(t, "WEIR_RANDOM_REQUESTS", 40), random: maker{rand.New(rand.NewPCG(seed, 0))}, client: request.NewClient(nil)}
+	return s, &randomRequests{site: s, app: app, count: number(t, "WEIR_RANDOM_REQUESTS", 20), random: maker{rand.New(rand.NewPCG(seed, 0))}, client: request.NewClient(nil)}
 }
 
 func number(t *testing.T, variable string, otherwise int) int {
