@@ -34,7 +34,6 @@ func TestMain(m *testing.M) {
 		passOn(l, "unix", socket)
 		return
 	}
-	wait.Together(6)
 	os.Exit(m.Run())
 }
 
