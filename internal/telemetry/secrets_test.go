@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What a server says about our log-in is logged, and shown, without the password.
+// Logs and the status show the words of a server about our log-in without the password.
 func TestNoLogHasASecret(t *testing.T) {
 	const old, current, odd = "the-one-before", "the-one-now", `a"b\c&d=e f`
 	for _, text := range []string{"an-older-one", old, current, current} {
