@@ -28,13 +28,22 @@ const (
 
 // A Server is an HDFS.
 type Server struct {
-	URL string
+	URL  string
+	Root string // comes before each path
 
 	rpc    string
 	t      testing.TB
 	jars   string
 	folder string
 	nodes  map[string]*exec.Cmd
+}
+
+// Below returns the server for another test, which takes a folder for the root: several can share one server, which takes
+// long to start. None of them ends it.
+func (s *Server) Below(t testing.TB, folder string) *Server {
+	other := *s
+	other.t, other.Root = t, folder
+	return &other
 }
 
 // Start starts a server. Its listings have five entries at once.
@@ -144,7 +153,7 @@ func (s *Server) Begin(path string, body []byte) (end func()) {
 // Rename gives a file or folder another path.
 func (s *Server) Rename(from, to string) {
 	s.t.Helper()
-	s.do(http.MethodPut, from, url.Values{"op": {"RENAME"}, "destination": {to}})
+	s.do(http.MethodPut, from, url.Values{"op": {"RENAME"}, "destination": {s.Root + to}})
 }
 
 // Make makes a folder.
@@ -167,7 +176,7 @@ func (s *Server) Permit(path, rights string) {
 
 func (s *Server) url(path string, query url.Values) string {
 	query.Set("user.name", User)
-	return s.URL + "/webhdfs/v1" + (&url.URL{Path: path}).EscapedPath() + "?" + query.Encode()
+	return s.URL + "/webhdfs/v1" + (&url.URL{Path: s.Root + path}).EscapedPath() + "?" + query.Encode()
 }
 
 func (s *Server) do(method, path string, query url.Values) {

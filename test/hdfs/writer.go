@@ -56,10 +56,10 @@ func (w *Writer) Kill() {
 }
 
 // Create begins a file.
-func (w *Writer) Create(path string) { w.server.t.Helper(); w.do("create " + path) }
+func (w *Writer) Create(path string) { w.server.t.Helper(); w.do("create " + w.server.Root + path) }
 
 // Append opens a file again.
-func (w *Writer) Append(path string) { w.server.t.Helper(); w.do("append " + path) }
+func (w *Writer) Append(path string) { w.server.t.Helper(); w.do("append " + w.server.Root + path) }
 
 // Write writes lines, and makes them visible to readers.
 func (w *Writer) Write(lines []string) {
@@ -83,7 +83,7 @@ func (w *Writer) Close() { w.server.t.Helper(); w.do("close") }
 // Recover closes the file of a process that ended, as HDFS does by itself after some minutes.
 func (w *Writer) Recover(path string) {
 	w.server.t.Helper()
-	wait.Until(w.server.t, "the lease to be recovered", func() bool { return w.ask("recover "+path) == "ok" })
+	wait.Until(w.server.t, "the lease to be recovered", func() bool { return w.ask("recover "+w.server.Root+path) == "ok" })
 }
 
 func (w *Writer) do(command string) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weir/pkg/collector/pipeline"
+	"weir/test/hdfs"
 	"weir/test/streams"
 	"weir/test/wait"
 )
@@ -28,8 +29,8 @@ func noneLost(t *testing.T, b *streams.Bench) {
 
 // Each line of a file counts once, and soon, while it is written: also after the file is renamed, out of the path too,
 // closed, opened again, added to and closed, and also if the collector stops while nothing is acknowledged.
-func TestEachLineOfAFileOfHDFSThatIsBeingWrittenCountsOnce(t *testing.T) {
-	b, server := newHDFSOf(t, "/logs/*.log", new(true))
+func eachLineOfAFileThatIsBeingWritten(t *testing.T, server *hdfs.Server) {
+	b := newHDFS(t, server, "/logs/*.log", new(true), time.Hour)
 	writer := server.NewWriter()
 	writer.Create("/logs/_tmp.log")
 	writer.Write(b.Lines(10))
@@ -72,8 +73,8 @@ func TestEachLineOfAFileOfHDFSThatIsBeingWrittenCountsOnce(t *testing.T) {
 }
 
 // A packed file is read once it is closed, and a file that takes the place of another one is another one.
-func TestOtherFilesOfHDFSWhereFilesAreReadThatAreBeingWritten(t *testing.T) {
-	b, server := newHDFSOf(t, "/logs", new(true))
+func otherFilesWhereFilesAreReadEarly(t *testing.T, server *hdfs.Server) {
+	b := newHDFS(t, server, "/logs", new(true), time.Hour)
 	server.Make("/logs")
 	b.Start()
 	whole := packed(b.Unread(100_000))
@@ -99,7 +100,9 @@ func TestOtherFilesOfHDFSWhereFilesAreReadThatAreBeingWritten(t *testing.T) {
 // A writer that is killed leaves its file open. Its data node is killed too, and loses what it did not sync: others are read
 // meanwhile. Once HDFS closes the file it is shorter than what was read, which is reported. Nothing counts twice.
 func TestAFileOfHDFSThatIsCutOff(t *testing.T) {
-	b, server := newHDFSOf(t, "/logs", new(true))
+	t.Parallel()
+	server := hdfs.Start(t)
+	b := newHDFS(t, server, "/logs", new(true), time.Hour)
 	writer := server.NewWriter()
 	writer.Create("/logs/a")
 	writer.Write(b.Lines(100))
@@ -131,9 +134,9 @@ func TestAFileOfHDFSThatIsCutOff(t *testing.T) {
 
 // Lines that were read while a file was written are not read again by a collector that reads closed files only, and the other way
 // round.
-func TestTheOptionForFilesOfHDFSThatAreBeingWrittenIsChanged(t *testing.T) {
+func theOptionIsChanged(t *testing.T, server *hdfs.Server) {
 	open := false
-	b, server := newHDFSOf(t, "/logs", &open)
+	b := newHDFS(t, server, "/logs", &open, time.Hour)
 	writer := server.NewWriter()
 	server.Put("/logs/a", text(b.Lines(10)))
 	b.Start()
@@ -171,8 +174,8 @@ func TestTheOptionForFilesOfHDFSThatAreBeingWrittenIsChanged(t *testing.T) {
 
 // A file that was being written and is gone when the collector runs again is lost once, if it does not come back within
 // the delay: what was written last is not known.
-func TestAFileOfHDFSThatIsDeletedWhileNoCollectorRuns(t *testing.T) {
-	b, server := newHDFSWithin(t, "/logs", new(true), 3*time.Second)
+func aFileIsDeletedWhileNoCollectorRuns(t *testing.T, server *hdfs.Server) {
+	b := newHDFS(t, server, "/logs", new(true), 3*time.Second)
 	writer := server.NewWriter()
 	writer.Create("/logs/a")
 	writer.Write(b.Lines(10))
@@ -193,8 +196,8 @@ func TestAFileOfHDFSThatIsDeletedWhileNoCollectorRuns(t *testing.T) {
 
 // A file that takes the place of one that is being written is another one. The last lines of the one before are not known,
 // so that counts as lost. With start: latest, a file that is open already is read once it is closed.
-func TestFilesOfHDFSThatAreReplacedOrWereOpenBefore(t *testing.T) {
-	b, server := newHDFSOf(t, "/logs", new(true))
+func filesThatAreReplacedOrWereOpenBefore(t *testing.T, server *hdfs.Server) {
+	b := newHDFS(t, server, "/logs", new(true), time.Hour)
 	b.Source.Ordered.Start = pipeline.Start{Latest: true}
 	before := server.NewWriter()
 	before.Create("/logs/before")
@@ -215,8 +218,8 @@ func TestFilesOfHDFSThatAreReplacedOrWereOpenBefore(t *testing.T) {
 }
 
 // A line that is too long is left until its end is written, so that its end is never a line of its own.
-func TestALongLineOfAFileOfHDFSThatIsBeingWritten(t *testing.T) {
-	b, server := newHDFSOf(t, "/logs", new(true))
+func aLongLineOfAFileThatIsBeingWritten(t *testing.T, server *hdfs.Server) {
+	b := newHDFS(t, server, "/logs", new(true), time.Hour)
 	writer := server.NewWriter()
 	writer.Create("/logs/a")
 	writer.Write(b.Lines(5))

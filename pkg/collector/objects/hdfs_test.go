@@ -14,21 +14,33 @@ import (
 	"weir/test/streams"
 )
 
-// newHDFS is a collector that reads the files of a real HDFS.
-func newHDFS(t *testing.T, path string) (*streams.Bench, *hdfs.Server) {
-	return newHDFSOf(t, path, new(bool))
-}
-
-func newHDFSOf(t *testing.T, path string, open *bool) (*streams.Bench, *hdfs.Server) {
-	t.Helper()
-	return newHDFSWithin(t, path, open, time.Hour)
-}
-
-func newHDFSWithin(t *testing.T, path string, open *bool, delay time.Duration) (*streams.Bench, *hdfs.Server) {
-	t.Helper()
+// Most tests of HDFS share a server, each with a folder of its own.
+func TestHDFS(t *testing.T) {
 	t.Parallel()
 	server := hdfs.Start(t)
-	b := streams.New(t, "hdfs", func() ([]ordered.Log, error) {
+	tests := map[string]func(*testing.T, *hdfs.Server){
+		"each line of each file counts once":           eachLineOfEachFile,
+		"a file that is being written":                 aFileThatIsBeingWritten,
+		"each line of a file that is being written":    eachLineOfAFileThatIsBeingWritten,
+		"other files where files are read early":       otherFilesWhereFilesAreReadEarly,
+		"the option to read files early is changed":    theOptionIsChanged,
+		"a file is deleted while no collector runs":    aFileIsDeletedWhileNoCollectorRuns,
+		"files that are replaced, or were open before": filesThatAreReplacedOrWereOpenBefore,
+		"a long line of a file that is being written":  aLongLineOfAFileThatIsBeingWritten,
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, server.Below(t, "/"+strings.NewReplacer(" ", "-", ",", "").Replace(name)))
+		})
+	}
+}
+
+// newHDFS returns a collector of a path of a server. Files that are being written are read if open points to true.
+func newHDFS(t *testing.T, server *hdfs.Server, path string, open *bool, delay time.Duration) *streams.Bench {
+	t.Helper()
+	path = server.Root + path
+	return streams.New(t, "hdfs", func() ([]ordered.Log, error) {
 		store, err := webhdfs.New(webhdfs.Options{URLs: []string{"http://127.0.0.1:1", server.URL}, Path: path, User: "reader"})
 		if err != nil {
 			return nil, err
@@ -36,13 +48,12 @@ func newHDFSWithin(t *testing.T, path string, open *bool, delay time.Duration) (
 		log, err := objects.Open(objects.Options{URL: "hdfs:/" + path, Delay: delay, Store: store, Open: *open, ListEvery: 50 * time.Millisecond})
 		return []ordered.Log{log}, err
 	})
-	return b, server
 }
 
 // Each line of each closed file counts once: packed or not, in folders with many files, renamed, and added to, and also if
 // the collector stops while nothing is acknowledged.
-func TestEachLineOfEachFileOfHDFSCountsOnce(t *testing.T) {
-	b, server := newHDFS(t, "/logs/**")
+func eachLineOfEachFile(t *testing.T, server *hdfs.Server) {
+	b := newHDFS(t, server, "/logs/**", new(bool), time.Hour)
 	b.Start()
 	b.Trouble("it does not exist")
 	server.Make("/logs")
@@ -71,8 +82,8 @@ func TestEachLineOfEachFileOfHDFSCountsOnce(t *testing.T) {
 }
 
 // A file that is being written is read once it is closed. Others are read meanwhile.
-func TestAFileOfHDFSThatIsBeingWritten(t *testing.T) {
-	b, server := newHDFS(t, "/logs/*/access-*.log")
+func aFileThatIsBeingWritten(t *testing.T, server *hdfs.Server) {
+	b := newHDFS(t, server, "/logs/*/access-*.log", new(bool), time.Hour)
 	end := server.Begin("/logs/a/access-1.log", text(b.Unread(10)))
 	server.Put("/logs/a/access-2.log", text(b.Lines(10)))
 	server.Put("/logs/a/error.log", text(b.Unread(10)))
@@ -89,7 +100,9 @@ func TestAFileOfHDFSThatIsBeingWritten(t *testing.T) {
 
 // A server that ends, and files that may not be read, are named in the status.
 func TestFaultsOfHDFS(t *testing.T) {
-	b, server := newHDFS(t, "/logs")
+	t.Parallel()
+	server := hdfs.Start(t)
+	b := newHDFS(t, server, "/logs", new(bool), time.Hour)
 	server.Put("/logs/a", text(b.Lines(10)))
 	b.Start()
 	b.Await()
