@@ -211,7 +211,7 @@ func TestRulesAreTakenWhileItRuns(t *testing.T) {
 
 // A rule's block of this machine or of a trusted proxy refuses checks, but no list for firewalls contains it.
 func TestNoFirewallCutsOffAProxyOrThisMachine(t *testing.T) {
-	r := start(t, list(t, ofIP("203.0.113.7"), ofIP("127.0.0.1"), ofIP("10.1.1.1")), nil)
+	r := start(t, list(t, ofIP("203.0.113.7"), ofIP("127.0.0.1"), ofIP("10.1.1.1"), ofIP("::/64"), ofIP("64:ff9b::/64")), nil)
 	var given []string
 	for someone := range outright.All(r.config.Set, r.Rules(), time.Now().UnixMilli()) {
 		given = append(given, someone.Prefix.String())
@@ -219,7 +219,7 @@ func TestNoFirewallCutsOffAProxyOrThisMachine(t *testing.T) {
 	if !slices.Equal(given, []string{"203.0.113.7/32"}) {
 		t.Error(given)
 	}
-	for _, client := range []string{"203.0.113.7", "127.0.0.1", "10.1.1.1"} {
+	for _, client := range []string{"203.0.113.7", "127.0.0.1", "10.1.1.1", "::1"} {
 		if got := r.checks(client); got.status != http.StatusTooManyRequests {
 			t.Errorf("%s: %d", client, got.status)
 		}

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	"weir/internal/address"
 	"weir/internal/keytext"
 	"weir/pkg/inline"
 	"weir/pkg/window"
@@ -137,11 +138,11 @@ func (l *Limiter) Settle(attempt string, cost int64) error {
 	return nil
 }
 
-// ByAddress makes a key of the address that the connection comes from: of IPv6 the /64, which one client has. Behind a
-// proxy that is the proxy's address: write your own function there.
+// ByAddress makes a key of the address that the connection comes from: of IPv6 the /64, which one client has, or the IPv4
+// address of a client behind a translator, as NAT64. Behind a proxy that is the proxy's: write your own function there.
 func ByAddress(r *http.Request) string {
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)
-	ip := at.Addr().Unmap().WithZone("")
+	ip := address.Plain(at.Addr())
 	if ip.Is6() {
 		prefix, _ := ip.Prefix(64) // possible for each address
 		return prefix.String()

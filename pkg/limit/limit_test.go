@@ -95,6 +95,9 @@ func TestMiddleware(t *testing.T) {
 		{"[2001:db8::2]:1", `"2/1m0s";r=0;t=60`, 200},
 		{"[2001:db8::3]:1", `"2/1m0s";r=0;t=60`, 429},
 		{"203.0.113.8:3", `"2/1m0s";r=1`, 200},
+		{"[64:ff9b::203.0.113.8]:1", `"2/1m0s";r=0;t=60`, 200}, // behind NAT64
+		{"[2002:cb00:7108::1]:1", `"2/1m0s";r=0;t=60`, 429},
+		{"[64:ff9b::203.0.113.9]:1", `"2/1m0s";r=1`, 200},
 	} {
 		w := ask(test.from)
 		if w.Code != test.status || w.Header().Get("RateLimit") != test.limit && !strings.HasSuffix(w.Header().Get("RateLimit"), "t=59") ||

@@ -68,6 +68,7 @@ func TestHAProxy(t *testing.T) {
 	const odd = "al\"ice #;\\ü b\t"
 	s.order(blocklist.OrderBlock, "127.0.0.64/29")
 	s.order(blocklist.OrderAllow, "127.0.0.67")
+	s.judged("per-ip", "::/64", map[string]string{"ip": "::/64"}) // of ::1, in whose network HAProxy looks clients of IPv4 up
 	s.order(blocklist.OrderBlock, "user:Bob")
 	s.order(blocklist.OrderBlock, "user:"+strings.TrimSpace(odd))
 	if err := s.fetch("haproxy?scope=user", users, "true"); err != nil {

@@ -52,7 +52,7 @@ func (s *site) claimsChangeNothing(url string) {
 	t := s.t
 	t.Helper()
 	awaitEdge(t, url)
-	s.judged("shop", shopClient+" "+shopHost)
+	s.judged("shop", shopClient+" "+shopHost, nil)
 	refuses := func(a answer) bool { // Envoy refuses requests that name its own headers in Connection
 		return a.status == http.StatusBadRequest && a.header.Get("Server") == "envoy"
 	}
@@ -101,11 +101,11 @@ func (s *site) hostsAreOne(url string) {
 	}
 }
 
-// judged adds an entry of a rule to the list.
-func (s *site) judged(rule, key string) {
+// judged adds an entry of a rule to the list, with the fields of its key.
+func (s *site) judged(rule, key string, fields map[string]string) {
 	s.t.Helper()
 	now := time.Now().UnixMilli()
-	entry := &blocklist.Entry{ID: blocklist.ID(rule, key, now, 1), Rule: rule, Key: key, From: now - 1000, Until: now + 3_600_000, Decided: now, Limit: "10/min", Count: 11, Level: 1, By: "weir"}
+	entry := &blocklist.Entry{ID: blocklist.ID(rule, key, now, 1), Rule: rule, Key: key, Fields: fields, From: now - 1000, Until: now + 3_600_000, Decided: now, Limit: "10/min", Count: 11, Level: 1, By: "weir"}
 	value, err := entry.Append(nil)
 	if err != nil {
 		s.t.Fatal(err)
@@ -202,7 +202,7 @@ func TestHostsWithAUser(t *testing.T) {
 	envoy, _ := s.envoyGRPC(authorizes)
 	awaitEdge(t, caddy)
 	awaitEdge(t, envoy)
-	s.judged("shop", shopClient+" "+shopHost)
+	s.judged("shop", shopClient+" "+shopHost, nil)
 	for _, host := range []string{shopHost, "u@" + shopHost, "u:p@" + shopHost + ":80"} {
 		wait.Until(t, host+" is not served by Caddy", func() bool {
 			return sendHTTP2(t, shopClient, strings.TrimPrefix(caddy, "http://"), "", ":method", "GET", ":scheme", "http", ":authority", host, ":path", "/secret") == "429"

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -180,6 +181,7 @@ var userEdges = []struct {
 	{"haproxy", "rules", "auto", false, true, (*site).haproxyWithUsers},
 	{"traefik", "rules for Traefik", "traefik-json", true, true, (*site).traefikWithUsers},
 	{"envoy", "rules", "json", true, true, (*site).envoyWithUsers},
+	{"apache", "rules", "auto", false, false, (*site).apacheWithUsers},
 }
 
 func TestUsers(t *testing.T) {
@@ -212,6 +214,20 @@ func (s *site) caddyWithUsers() (string, func() string) {
 		replaced(t, documented(t, "Caddy"), ":80 {", ":"+port+" {", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app, "HASH", hashOfSecret)
 	said := run(t, program(t, "caddy", "caddy"), "run", "--adapter", "caddyfile", "--config", write(t, filepath.Join(t.TempDir(), "Caddyfile"), text))
 	return address, said.String
+}
+
+func (s *site) apacheWithUsers() (string, func() string) {
+	t := s.t
+	users := write(t, filepath.Join(t.TempDir(), "users"), "alice:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n")
+	modules, more := filepath.Join(filepath.Dir(filepath.Dir(program(t, "apache2", "apache2-bin"))), "lib/apache2/modules"), []string{}
+	for _, name := range []string{"authn_core", "authn_file", "authz_user", "auth_basic", "headers", "proxy", "proxy_http"} {
+		more = append(more, "LoadModule "+name+"_module "+modules+"/mod_"+name+".so")
+	}
+	more = append(more, documented(t, "Apache"), "AllowEncodedSlashes NoDecode", "ProxyPass / http://"+s.app+"/",
+		"<Location /private/>\nAuthType Basic\nAuthName private\nAuthUserFile "+users+"\nRequire valid-user\n</Location>")
+	_, format, _ := strings.Cut(snippet(t, "apache.conf"), "\nLogFormat ")
+	format, _, _ = strings.Cut(format, " weir\n")
+	return s.apache(must(strconv.Unquote(format)), more...)
 }
 
 func (s *site) haproxyWithUsers() (string, func() string) {

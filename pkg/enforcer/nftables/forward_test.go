@@ -66,6 +66,67 @@ func within(t *testing.T, process int, do func() error) {
 	}
 }
 
+// When the network that a client shares with the router is blocked, the machine and the router still find each other: clients
+// behind the router are served.
+func TestNeighboursOfABlockedNetworkAreFound(t *testing.T) {
+	needKernel(t)
+	router := neighbour(t, 4)
+	there := fmt.Sprintf("nsenter -t %d -n ", router)
+	for _, line := range []string{
+		"ip address add 2001:db8:4::1/64 dev veth4 nodad",
+		there + "ip link set lo up",
+		there + "ip address add 2001:db8:4::2/64 dev out nodad",
+		there + "ip address add 2001:db8:99::9/128 dev lo nodad",
+		"ip route add 2001:db8:99::/64 via 2001:db8:4::2",
+	} {
+		sh(t, line)
+	}
+	server, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.ParseIP("2001:db8:4::1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	defer func() { _ = server.Close(); <-ended }()
+	go func() {
+		defer close(ended)
+		for hello := make([]byte, 16); ; {
+			_, from, err := server.ReadFromUDP(hello)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteToUDP(hello, from)
+		}
+	}()
+	answered := func(from string) (ok bool) {
+		within(t, router, func() error {
+			client, err := net.DialUDP("udp6", &net.UDPAddr{IP: net.ParseIP(from)}, server.LocalAddr().(*net.UDPAddr))
+			if err != nil {
+				return err
+			}
+			defer func() { _ = client.Close() }()
+			_, _ = client.Write([]byte("hello"))
+			_ = client.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
+			_, err = client.Read(make([]byte, 16))
+			ok = err == nil
+			return nil
+		})
+		return ok
+	}
+
+	const near, far = "2001:db8:4::2", "2001:db8:99::9"
+	wait.Until(t, "both are answered", func() bool { return answered(near) && answered(far) })
+	start(t, Config{List: blocked.NewList(map[string]time.Duration{"2001:db8:4::/64": time.Hour, "fe80::/64": time.Hour})})
+	wait.Until(t, "the near one is blocked", func() bool { return !answered(near) })
+	sh(t, "ip -6 neigh flush dev veth4")
+	sh(t, there+"ip -6 neigh flush dev out")
+	for range 60 {
+		if answered(far) {
+			return
+		}
+	}
+	t.Error("the router no longer finds the machine: clients behind it are not served")
+}
+
 // Forwarded packets are dropped too.
 func TestForwardedPacketsAreDropped(t *testing.T) {
 	needKernel(t)

@@ -3,6 +3,7 @@ package nftables
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -32,7 +33,7 @@ func newChain(name string) *nftables.Chain {
 		Priority: nftables.ChainPriorityRef(priority), Policy: &accept}
 }
 
-// newRules returns the rules that drop packets from sources in the sets. Their comments name weir as the owner.
+// newRules returns the rules that drop packets from sources in the sets, of IPv6 all but ICMPv6. Their comments name weir as the owner.
 func newRules(chain *nftables.Chain, sets [2]*nftables.Set) [2]*nftables.Rule {
 	of := func(set *nftables.Set, protocol byte, sourceOffset, sourceBytes uint32) *nftables.Rule {
 		return &nftables.Rule{Table: chain.Table, Chain: chain,
@@ -47,7 +48,13 @@ func newRules(chain *nftables.Chain, sets [2]*nftables.Set) [2]*nftables.Rule {
 			}}
 	}
 
-	return [2]*nftables.Rule{of(sets[0], unix.NFPROTO_IPV4, 12, 4), of(sets[1], unix.NFPROTO_IPV6, 8, 16)}
+	rules := [2]*nftables.Rule{of(sets[0], unix.NFPROTO_IPV4, 12, 4), of(sets[1], unix.NFPROTO_IPV6, 8, 16)}
+
+	// By ICMPv6 the machine and its router find each other. Without it, a block of the network that they share, or of
+	// fe80::/64, would cut off all clients.
+	notICMPv6 := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{unix.IPPROTO_ICMPV6}}}
+	rules[1].Exprs = slices.Insert(rules[1].Exprs, 2, notICMPv6...)
+	return rules
 }
 
 // addTable creates the table again with everything but elements.
