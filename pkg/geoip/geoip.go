@@ -33,10 +33,8 @@ const (
 	fields
 )
 
+// names are the fields as rules name them.
 var names = []string{"asn", "as_name", "country", "city"}
-
-// Names are the fields as rules name them.
-func Names() []string { return slices.Clone(names) }
 
 // FieldOf is the field of a name.
 func FieldOf(name string) (f Field, ok bool) {
