@@ -19,8 +19,8 @@ const (
 //
 // A late hit that does not match may lower the share. So nothing is decided before all is known: an offence at t is pending
 // until no hit can come any more that is as old as t. Then a block begins that is [t+Late, t+Late+For): no hit from t on
-// counts up to its end. Late hits move an offence that is pending, and have it vanish, but no block ever moves. What decides
-// it is the key's next hit behind t+Late, or Judge.
+// counts up to its end. Late hits move an offence that is pending, and have it vanish, but no block ever moves. The key's
+// next hit behind t+Late decides it, or Judge.
 //
 // The hits are kept for Late and W, in cells: one for each millisecond that had hits. A key has mostCells of them. Up to
 // that, blocks are those of the sorted log, in any order of arrival. For a key with more, cells are joined, two by two, until

@@ -23,7 +23,7 @@ const MostEstimated = 1_000_000
 // breaks it. The values of 15/16 of W are together in some window; those of a longer time may not be.
 //
 // A window is judged when no hit can come any more that is before its end, e. Then a block begins that is
-// [e+Late, e+Late+For): no hit from e on counts up to its end. What decides it is the key's next hit behind e+Late, or Judge. An
+// [e+Late, e+Late+For): no hit from e on counts up to its end. The key's next hit behind e+Late decides it, or Judge. An
 // estimate is a function of the set of values, so in any order of arrival within Late the blocks are the same, and none ever
 // moves. Windows with at most N hits are not judged at all; so only keys with more than N wait for it.
 //
