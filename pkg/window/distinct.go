@@ -73,10 +73,8 @@ func BytesOfDistinct(l Limit, late time.Duration) int64 {
 func (p *Policy) HitValue(s *State, at int64, value uint64) Outcome {
 	d := p.distinct
 	switch {
-	case p.share != nil:
-		return p.hitShare(s, at, value == 1)
-	case p.sketch != nil:
-		return p.hitSketch(s, at, value)
+	case p.share != nil, p.sketch != nil:
+		return p.hitPending(s, at, value)
 	case d == nil:
 		return p.Hit(s, at, 1)
 	}

@@ -116,31 +116,6 @@ func newSketched() *sketched { return &sketched{pending: Never, judged: -1} }
 // end is the last instant of a part.
 func (d *sketch) end(slot int64) int64 { return (slot+1)*d.part - 1 }
 
-// hitSketch counts a hit. Its outcome is that of the offence that the time of the hit decides, if there is one.
-func (p *Policy) hitSketch(s *State, at int64, value uint64) Outcome {
-	if at < s.newest-p.late || at < 0 || at > MaxTime {
-		return Outcome{Event: Late}
-	}
-
-	s.newest = max(s.newest, at)
-	s.needRare()
-	r := s.rare
-	if r.sketched == nil {
-		r.sketched = newSketched()
-	}
-	var o Outcome
-	if r.sketched.pending < s.newest-p.late {
-		o = p.judgeSketch(s, s.newest)
-	}
-	switch {
-	case at >= r.until:
-		p.sketch.add(s, at, value)
-	case o.Event == Counted:
-		o = r.outcome(Blocked, unbroken)
-	}
-	return o
-}
-
 // judgeSketch judges the windows that end before an instant less Late, up to the first offence.
 func (p *Policy) judgeSketch(s *State, now int64) Outcome {
 	d, r := p.sketch, s.rare
@@ -370,7 +345,7 @@ func (d *sketch) forget(s *State, _ int64) {
 	}
 }
 
-// hit counts nothing: Hit leaves hits to hitSketch.
+// hit counts nothing: Hit leaves hits to hitPending.
 func (d *sketch) hit(*State, int64, int64) broken { return unbroken }
 
 // Estimates are not taken: New refuses limits at once, and pkg/rule inline rules.
