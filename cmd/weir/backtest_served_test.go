@@ -28,7 +28,7 @@ import (
 	"weir/test/wait"
 )
 
-// What another server keeps is backtested as the file with the same lines is.
+// A backtest of lines that another server keeps gives the same report as one of a file with these lines.
 func TestBacktestOfOtherServers(t *testing.T) {
 	text, err := os.ReadFile("../../examples/access.log")
 	if err != nil {

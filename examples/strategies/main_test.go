@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// What weir compare shows of the traffic is what was answered while the callers waited, and the pages have all curves.
+// weir compare shows the same answers to the traffic as the callers got, and the pages have all curves.
 func TestStrategies(t *testing.T) {
 	folder := t.TempDir()
 	var out strings.Builder

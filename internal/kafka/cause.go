@@ -22,8 +22,7 @@ func (c *Client) cause(ctx context.Context, err error) error {
 	var code kafkago.Error
 	var unsent *produce.Error
 	switch {
-	// Whatever failed, it failed because the caller or the client ended it. This has to be asked first: kafka-go
-	// returns all kinds of errors then.
+	// The caller or the client ended the call. This has to be asked first: kafka-go returns all kinds of errors then.
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case c.closed.Load():

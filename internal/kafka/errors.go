@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	kafkago "github.com/segmentio/kafka-go"
 
@@ -37,6 +38,11 @@ func kindOfCode(code kafkago.Error) error {
 func (c *Client) explained(code kafkago.Error, err error) error {
 	kind, line := kindOfCode(code), err.Error()
 	switch kind {
+	case topic.ErrSettings:
+		// Kafka has no code of its own for this. It passes: so Kafka answers while it starts.
+		if strings.Contains(line, "All brokers are currently fenced") {
+			kind, line = topic.ErrUnreachable, "no broker of Kafka is ready: all are fenced"
+		}
 	case topic.ErrNoTopic:
 		line = "the topic does not exist"
 	case topic.ErrLogin:

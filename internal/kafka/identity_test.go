@@ -58,7 +58,7 @@ func TestIdentity(t *testing.T) {
 	})
 }
 
-// Whatever a broker answers, reading it ends, with no more memory than the answer.
+// Reading any answer of a broker ends, and takes no more memory than the answer.
 func FuzzReadIdentified(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 0, 0, 2, 'a', 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
 	f.Add([]byte{0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})

@@ -5,7 +5,7 @@
 // (Producer), reads a partition (Reader), shares partitions with other members (Group), and asks for offsets. The same
 // calls go to Apache Kafka; tests also have a broker in their own process (package embedded).
 //
-// What always holds. A Producer keeps the order of each partition, has one request in flight per partition and answers
+// Guarantees. A Producer keeps the order of each partition, has one request in flight per partition and answers
 // every accepted record exactly once, in order. A Reader returns every record that the log still has, in order, on
 // compacted logs too. A Group gives a partition up only after its owner's function has returned. A record may be in the
 // log twice: when a broker's answer is lost, it is sent again.

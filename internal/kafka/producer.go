@@ -127,7 +127,7 @@ func (p *Producer) Held() int64 {
 	return p.held
 }
 
-// faultShown is how long a fault is shown. What fails is tried more often than that.
+// faultShown is how long a fault is shown. A failed request is tried again more often than that.
 const faultShown = 10 * time.Second
 
 // Fault is why messages that wait could not be written a moment ago; nil where they could, or none wait.

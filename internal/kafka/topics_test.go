@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"weir/internal/kafka"
 	"weir/internal/kafka/kafkatest"
 	"weir/internal/topic"
@@ -95,6 +98,32 @@ func TestEnsureTopicsRefuses(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), says) || !errors.Is(err, topic.ErrSettings) || !errors.Is(err, topic.ErrPermanent) {
 			t.Errorf("EnsureTopics says %v, not %s", err, says)
 		}
+	}
+}
+
+// Kafka refuses to make topics while it starts, with the code for a wrong replication. Only another cause is permanent.
+func TestEnsureTopicsWhileKafkaStarts(t *testing.T) {
+	cluster, config := fake(t)
+	client := kafkatest.Client(t, config)
+	wanted := topic.Topic{Name: "hits", Partitions: 1}
+	refuse := func(cause string) error {
+		cluster.ControlKey(int16(kmsg.CreateTopics), func(request kmsg.Request) (kmsg.Response, error, bool) {
+			response := request.ResponseKind().(*kmsg.CreateTopicsResponse)
+			response.Topics = []kmsg.CreateTopicsResponseTopic{{Topic: wanted.Name, ErrorCode: kerr.InvalidReplicationFactor.Code,
+				ErrorMessage: new("Unable to replicate the partition 1 time(s): " + cause)}}
+			return response, nil, true
+		})
+		return client.EnsureTopics(within(t, time.Minute), wanted)
+	}
+	err := refuse("All brokers are currently fenced.")
+	if errors.Is(err, topic.ErrPermanent) || !errors.Is(err, topic.ErrUnreachable) || err.Error() != "making topic hits: no broker of Kafka is ready: all are fenced" {
+		t.Errorf("while all brokers are fenced: %v", err)
+	}
+	if err := refuse("The target replication factor of 3 cannot be reached because only 1 broker(s) are registered."); !errors.Is(err, topic.ErrPermanent) {
+		t.Errorf("with too few brokers: %v", err)
+	}
+	if err := client.EnsureTopics(within(t, time.Minute), wanted); err != nil {
+		t.Error(err)
 	}
 }
 

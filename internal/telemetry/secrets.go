@@ -12,8 +12,8 @@ import (
 // shortestSecret is how many bytes a secret has at least that is hidden: a shorter one may be a part of any word.
 const shortestSecret = 6
 
-// The secrets that this process has read. Some servers answer with what they got: Redis does, where a command has no
-// such name there.
+// The secrets that this process has read. Some servers answer with the text that they got: Redis does, where a command
+// has no such name there.
 var secrets struct {
 	mu    sync.Mutex
 	files map[string][]string // of each file, the last two: an error may have the one before
@@ -33,22 +33,29 @@ func Secret(file, text string) {
 	}
 	secrets.files[file] = append(last[max(0, len(last)-1):], text)
 
-	var forms []string
+	var all []string
 	for _, texts := range secrets.files {
-		for _, one := range texts {
-			quoted := strconv.Quote(one)
-			forms = append(forms, one, quoted[1:len(quoted)-1], url.QueryEscape(one))
-		}
+		all = append(all, texts...)
+	}
+	secrets.hide.Store(Hiding(all))
+}
+
+// Hiding replaces secrets, also where they are quoted or part of a URL.
+func Hiding(all []string) *strings.Replacer {
+	var forms []string
+	for _, one := range all {
+		quoted := strconv.Quote(one)
+		forms = append(forms, one, quoted[1:len(quoted)-1], url.QueryEscape(one))
 	}
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, form := range forms {
 		pairs = append(pairs, form, "***")
 	}
-	secrets.hide.Store(strings.NewReplacer(pairs...))
+	return strings.NewReplacer(pairs...)
 }
 
-// Hide replaces the secrets in a text.
+// Hide replaces the secrets that this process has read.
 func Hide(text string) string {
 	if hide := secrets.hide.Load(); hide != nil {
 		return hide.Replace(text)

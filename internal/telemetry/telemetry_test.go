@@ -165,7 +165,7 @@ func TestLogInWords(t *testing.T) {
 	}
 }
 
-// What another server sends may be in an error. A line that is too long for the log would be lost.
+// An error may have a text that another server sent. A line that is too long for the log would be lost.
 func TestALongTextIsCutOff(t *testing.T) {
 	long := strings.Repeat("x", longestText-1) + strings.Repeat("é", 1<<20)
 	for _, format := range []string{"json", "text"} {

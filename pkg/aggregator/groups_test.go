@@ -412,7 +412,8 @@ func (l *lab) tormentGroups() {
 	l.settle(l.takes())
 }
 
-// Whatever is killed, the list ends with the groups of the blocks that addresses have, in the order of their times.
+// Aggregators are killed at any time. The list ends with the groups of the blocks that addresses have, in the order of
+// their times.
 func TestGroupsOfAKilledAggregator(t *testing.T) {
 	blocked, ended, systems, above := 0, 0, 0, map[string]int{}
 	for seed := range uint64(40) {

@@ -93,7 +93,7 @@ func TestADamagedCheckpointIsDoneWithout(t *testing.T) {
 	l.want("few/192.0.2.1", func(e *blocklist.Entry) bool { return e.Count == 5 })
 }
 
-// A store that evicts may drop the checkpoint, or the fence too, and keep windows. What these have is not counted again.
+// A store that evicts may drop the checkpoint, or the fence too, and keep windows. The hits in these are not counted again.
 func TestALostCheckpointIsDoneWithout(t *testing.T) {
 	kept := newMemoryStore()
 	l := newLab(t, 1, kept)

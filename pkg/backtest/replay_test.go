@@ -182,7 +182,7 @@ func TestAReplayGivesTheSameVerdicts(t *testing.T) {
 	}
 }
 
-// What a queue has refused is taken as given, and counts nothing: the limits would have admitted it.
+// An attempt that a queue refused stays refused, and does not count: the limits would have admitted it.
 func TestAReplayOfWhatAQueueRefused(t *testing.T) {
 	set := parseRules(t, `rules: [{name: jobs, key: ip, limits: [2/h], queue: {redis_stream: jobs, at_most: 1}, inline: true, on_error: refuse}]`)
 	var lines [][]byte

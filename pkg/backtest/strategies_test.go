@@ -153,7 +153,7 @@ func TestTheMostThatGetsThrough(t *testing.T) {
 	}
 }
 
-// What an attempt was settled to is what it has cost. In shadow mode the attempts that would have been refused count as refused.
+// An attempt has the cost that it was settled to. In shadow mode the attempts that would have been refused count as refused.
 func TestStrategiesSettle(t *testing.T) {
 	set := parseRules(t, "rules: [{name: quota, key: ip, limits: [4/min], inline: true, mode: shadow}]")
 	of := &clock{at: noon}

@@ -121,7 +121,7 @@ func TestLongEntriesThatDoNotFitAreLeftOut(t *testing.T) {
 	}
 }
 
-// Whatever fills a list, people can still pause, allow, block and change their minds.
+// In a full list, people can still pause, allow, block and change their minds.
 func TestAFullListTakesOrders(t *testing.T) {
 	for name, limits := range map[string]Limits{"entries": {Entries: 1000}, "bytes": {Bytes: chunkBytes}} {
 		t.Run(name, func(t *testing.T) {

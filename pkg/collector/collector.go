@@ -7,7 +7,7 @@
 // (hit.Positions). So every request of a source that can be replayed is counted exactly once, whichever process is
 // killed.
 //
-// What always holds. A log's position never goes back, unless its journal does: then the batches sent overlap those
+// Guarantees. A log's position never goes back, unless its journal does: then the batches sent overlap those
 // already counted, the collector logs this, and the aggregator reports a conflict; it never skips them silently. The
 // batches of a log reach each partition in the log's order. Every record that gives no hit is counted by its reason.
 // Time is the request's; the collector's clock only decides which requests are ahead of it, and the cut keeps that

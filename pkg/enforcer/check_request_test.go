@@ -121,8 +121,8 @@ func TestHeadersOfTwoKindsRefuseByEither(t *testing.T) {
 	}
 }
 
-// What Caddy sends for a user that it does not know is no user. Other edges send names as they are, over HTTP/2 with the
-// spaces around them, and some a dash for none.
+// The text that Caddy sends for a user that it does not know is no user. Other edges send names as they are, over HTTP/2
+// with the spaces around them, and some a dash for none.
 func TestPlaceholdersOfCaddyAreNoUser(t *testing.T) {
 	for _, c := range [][3]string{
 		{"/v1/check/caddy", "alice", "alice"}, {"/v1/check/caddy", "{http.auth.user.id}", ""},

@@ -25,8 +25,8 @@ func readDescribed(q *request.Request, r *http.Request) {
 	setTarget(q, r.RequestURI)
 }
 
-// CheckFor answers whether a request may go on, as a check over HTTP does. Who sent the request is the last proxy in its
-// header of clients, so what a client writes there counts only behind a trusted one.
+// CheckFor answers whether a request may go on, as a check over HTTP does. The sender of the request is the last proxy in
+// its header of clients, so what a client writes there counts only behind a trusted one.
 func (e *Enforcer) CheckFor(w http.ResponseWriter, q *EdgeRequest) {
 	ruling := e.ruling.Load()
 	r := &http.Request{Method: q.Method, Host: q.Host, RequestURI: q.Target, RemoteAddr: q.Edge, Header: make(http.Header, len(ruling.headers))}

@@ -6,7 +6,7 @@
 // its answer, and waits for Config.InlineStore, if there is one and inline rules apply, for at most its Budget. A refusal has its duration, the broken limit, and a field that marks it in logs. When there is no list at
 // all, not even an old one, the configuration decides whether requests pass.
 //
-// What always holds. An order goes to disk, then becomes active here, then goes into the list on disk, and then it is
+// Guarantees. An order goes to disk, then becomes active here, then goes into the list on disk, and then it is
 // answered. Orders are sent to Kafka in the order in which they were given, and kept until Kafka has them, also when
 // the process ends in between. Changing the list needs a key of the role write, or the unix socket, for which the
 // system reports the user. A list is answered completely or not at all. No body causes a panic, or needs more memory

@@ -109,7 +109,7 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 		conn.Close()
 		return nil, fmt.Errorf("%s is in use by another process", path)
 	}
-	// Whatever else has this name is not ours to delete.
+	// Another kind of file with this name is not ours to delete.
 	if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSocket == 0 {
 		return nil, fmt.Errorf("%s is no socket: move it away, or write another path in enforcer.socket", path)
 	}

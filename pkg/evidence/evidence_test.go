@@ -26,7 +26,7 @@ func kept(t *testing.T, r *request.Request) Request {
 	return got[0]
 }
 
-// What a client wrote is bounded and printable, and shows no secret of a query.
+// A client's texts are bounded and printable, and show no secret of a query.
 func TestHostileTexts(t *testing.T) {
 	long := strings.Repeat("x", 10<<10)
 	for _, c := range []struct{ r, want Request }{
@@ -59,7 +59,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// Whatever texts a request has, what is shown of it is printable and short, and comes back from its record.
+// The shown text of any request is printable and short, and comes back from its record.
 func FuzzRequest(f *testing.F) {
 	f.Add("GET", "host", "/path", "a=b&c", "agent", 200, int64(1))
 	f.Add("\xff", "\x00", "?\u202e", "=;&=&", "bearer \xff", -1, int64(-1))

@@ -5,7 +5,7 @@
 // binary search in memory that is ours, and no search reads a byte of the file, which may be damaged or hostile. The
 // library that reads the format searches in the tree of the file, in about twice the time.
 //
-// What always holds: a database has at most MaxBytes, its tree is walked in a time that grows with its size only, one that
+// Guarantees: a database has at most MaxBytes, its tree is walked in a time that grows with its size only, one that
 // takes 10 minutes is refused, and it has at most maxRanges ranges. In memory it takes its file, 8 bytes for a range of IPv4 and 20 for one of IPv6, 4 for each
 // different record and 16 for each of its fields, and its texts once. A Database and Databases never change and may be used by several goroutines;
 // a Finder, with the answers about the last addresses, belongs to one. Nothing here starts a goroutine, and only Open
@@ -33,10 +33,8 @@ const (
 	fields
 )
 
+// names are the fields as rules name them.
 var names = []string{"asn", "as_name", "country", "city"}
-
-// Names are the fields as rules name them.
-func Names() []string { return slices.Clone(names) }
 
 // FieldOf is the field of a name.
 func FieldOf(name string) (f Field, ok bool) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Whatever the bytes are:
+// For all bytes:
 //   - reading them does not panic, and fails only as ErrDamaged or ErrNewer;
 //   - without a checksum that was made for them they are refused;
 //   - what is read is in range, can be written, and is then read the same.
@@ -139,7 +139,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-// Whatever the bytes are, reading positions does not panic; and what is read is written and read the same.
+// Reading positions from any bytes does not panic. Positions that were read are written and read the same.
 func FuzzPositions(f *testing.F) {
 	p := NewPositions(10, time.Hour)
 	p.Judge(Header{Source: "access.log/1", To: 7, Part: 1, More: true}, 5, 1000)

@@ -1,8 +1,8 @@
 // Package inline decides attempts at the limits of rules while requests wait for the answer: an attempt that is one too
 // many is refused, and counts nothing.
 //
-// An attempt may be at several limits at once, each a Want: either all admit it and all count it, or none does. What an
-// attempt really cost is settled afterwards, by its ID. A Store decides attempts; a Memory is one that has the windows of
+// An attempt may be at several limits at once, each a Want: either all admit it and all count it, or none does. The real
+// cost of an attempt is settled afterwards, by its ID. A Store decides attempts; a Memory is one that has the windows of
 // all keys in this process. Package stored has one whose windows several processes share in a database, and inlinetest
 // has the tests for all of them.
 //

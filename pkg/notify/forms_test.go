@@ -190,7 +190,7 @@ func TestAnswersWithSecrets(t *testing.T) {
 	}))
 	t.Cleanup(in.Close)
 	server := Server{URLFile: secretFile(t, in.URL+"/services/T0SECRET/SECRET%2Ftoken?sig=SECRET%2F1+2"), AuthorizationFile: secretFile(t, "Bearer "+token)}
-	for _, target := range []Target{&Chat{Server: server}, &Webhook{Server: server}, &PagerDuty{Server: Server{URL: in.URL}, RoutingKeyFile: secretFile(t, "SECRETkey")}} {
+	for _, target := range []Target{&Chat{Server: server}, &Webhook{Server: server}, &PagerDuty{Server: Server{URL: in.URL}, RoutingKeyFile: secretFile(t, `a"SECRETkey`)}} {
 		answer, err := target.Send(t.Context(), messageOf(event("a")))
 		if err == nil || strings.Contains(err.Error()+answer, "SECRET") || !strings.Contains(answer, "404 Not Found Cannot POST /") {
 			t.Errorf("%s: %q, %v", target.Kind(), answer, err)

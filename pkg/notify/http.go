@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"weir/internal/regular"
+	"weir/internal/telemetry"
 )
 
 // A Server is where a form that goes over HTTP is sent, and how. URL or URLFile is given.
@@ -65,10 +66,11 @@ func (s *Server) post(ctx context.Context, suffix, contentType, id string, body 
 		return "", err
 	}
 	defer client.CloseIdleConnections()
+	hiding := telemetry.Hiding(secrets)
 	response, err := client.Do(request)
 	if outer := (*url.Error)(nil); errors.As(err, &outer) {
 		err = outer.Err
-		if text := hide(err.Error(), secrets); len(text) > maxAnswer || text != err.Error() { // it has a header of the answer
+		if text := hiding.Replace(err.Error()); len(text) > maxAnswer || text != err.Error() { // it has a header of the answer
 			err = errors.New(plain(text))
 		}
 		err = fmt.Errorf("asking %s: %w", to.Host, err) // without the URL
@@ -80,7 +82,7 @@ func (s *Server) post(ctx context.Context, suffix, contentType, id string, body 
 
 	// A longer answer is not read, nor one that does not end.
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxAnswer+maxSecret))
-	answer = plain(hide(strings.TrimSpace(response.Status+" "+string(text)), secrets))
+	answer = plain(hiding.Replace(strings.TrimSpace(response.Status + " " + string(text))))
 	return answer, answered(response, answer)
 }
 
@@ -97,15 +99,6 @@ func partsOf(to *url.URL) (parts []string) {
 		parts = append(parts, part)
 	}
 	return slices.DeleteFunc(parts, func(part string) bool { return len(part) < shortestPart })
-}
-
-// hide replaces secrets in a text: some servers answer with what they got.
-func hide(text string, secrets []string) string {
-	slices.SortFunc(secrets, func(a, b string) int { return len(b) - len(a) })
-	for _, one := range secrets {
-		text = strings.ReplaceAll(text, one, "***")
-	}
-	return text
 }
 
 // answered returns what is wrong with an answer.

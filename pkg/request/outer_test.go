@@ -7,7 +7,7 @@ import (
 	"weir/pkg/request"
 )
 
-// Whatever text an outer field has, all other fields are those of the line.
+// All other fields are those of the line, for any text of an outer field.
 func TestAnOuterFieldChangesNoOther(t *testing.T) {
 	parser, err := request.NewParser(`$remote_addr [$time_iso8601] "$request" $status "$http_host" "$http_user_agent" "$tenant" "$other"`, request.Options{})
 	if err != nil {

@@ -6,7 +6,7 @@
 // the envelopes of log shippers, and Detect recognizes format and envelope from the first lines. A caller that needs
 // only a few fields calls Want: of the other fields only their end is searched.
 //
-// What always holds: a line gives a request, or ErrNoRequest, or an Unread error with one of Reasons. Nothing is
+// Guarantees: a line gives a request, or ErrNoRequest, or an Unread error with one of Reasons. Nothing is
 // guessed: a field that a line does not have is empty, and a line whose time or address cannot be read is unread. No
 // input panics, and the time taken grows only with the line's length. Times are milliseconds, rounded down, from
 // 1970-01-01 to 2109-05-15. Bytes that are not UTF-8 pass through.

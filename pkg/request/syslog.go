@@ -35,7 +35,7 @@ func CutSyslog(record string) (header, message string) {
 }
 
 // cutTag is the text behind the tag that names the process: the first word after the time, or the second after a host, with
-// a colon at its end. What follows may be text of a client that looks like a tag.
+// a colon at its end. The rest may be text of a client that looks like a tag.
 func cutTag(rest string) (message string, ok bool) {
 	rest = rest[endOfSyslogTime(rest):]
 	for range 2 {

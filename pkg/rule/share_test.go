@@ -13,8 +13,8 @@ import (
 
 const errorsRule = "rules: [{name: a, key: ip, share: {of: 'status in 400..498', over: 50%, least: 20, within: 10m}}]"
 
-// A hit has the value 1 if the request meets the condition, and 0 if not. What these are of never changes, and is something
-// else under another condition only.
+// A hit has the value 1 if the request meets the condition, and 0 if not. The number that tells conditions apart never
+// changes, and differs for another condition only.
 func TestHitsOfAShare(t *testing.T) {
 	for status, want := range map[int]uint64{404: 1, 200: 0, 499: 0} {
 		value, of, ok := valueOf(t, errorsRule, request.Request{Status: status})

@@ -83,8 +83,8 @@ func (a buckets) make(s *State) {
 
 // fill adds cost hits; where the bucket cannot hold them it is full and the hits that it would have held are returned.
 func (b *bucket) fill(words log, at, cost int64) (hits int64, ok bool) {
-	// The bucket was empty after this hit, without it. What would have been left of the hit by then is not counted: the
-	// error may only let through more.
+	// The bucket was empty after this hit, without it. The part of the hit that would have been left by then is not counted:
+	// the error may only let through more.
 	if at < int64(words[filledSince]) {
 		return 0, true
 	}

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Whatever is read,
-//   - it does not panic, and holds no more memory than its bytes and the bound justify;
-//   - what was taken is written and read back as it is;
-//   - and it can be hit.
+// Any bytes that are read
+//   - cause no panic, and take no more memory than their number and the bound justify;
+//   - are written and read back as they are if they were accepted;
+//   - and can be hit then.
 func FuzzRead(f *testing.F) {
 	policies := make([]*Policy, algorithms, algorithms+9)
 	for i := range policies {

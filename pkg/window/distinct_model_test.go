@@ -280,8 +280,8 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// Who kept the limit is never blocked, in any order and above the bound too; and a key with more hits than are kept has the
-// memory that it may have.
+// A key that kept the limit is never blocked, in any order and above the bound too. A key with more hits than are kept has
+// the memory that it may have.
 func TestDifferentValuesAboveTheBound(t *testing.T) {
 	r := random(t)
 	kept, full := 0, 0

@@ -164,7 +164,7 @@ func TestAtOnceIsItsDefinition(t *testing.T) {
 	}
 }
 
-// What a key has counted goes on when its rule changes: limits at once and others do not count each other's hits.
+// A key keeps its count when its rule changes: limits at once and others do not count each other's hits.
 func TestAtOnceWhenLimitsChange(t *testing.T) {
 	perMinute, atOnce := Limit{10, time.Minute}, Limit{3, time.Minute}
 	block := Block{For: time.Minute}

@@ -210,8 +210,8 @@ func (sh *shape) makeRoom(l *log, newest int64) {
 	*l = grown
 }
 
-// makeSumRoom drops oldest cells where the sum with cost more hits would not fit its bits. What stays is more than
-// any limit.
+// makeSumRoom drops oldest cells where the sum with cost more hits would not fit its bits. More than any limit
+// stays.
 func (sh *shape) makeSumRoom(l *log, cost int64) {
 	n := sh.len(*l)
 	sum := sh.sum(*l, n-1) + cost

@@ -66,7 +66,7 @@ func (g *members) outside(at int64, blocks []block, fixed int) (end int64, outsi
 	return 0, true
 }
 
-// pass notes what is to be passed on of a change. What makes a group above count less comes first: so between the two it
+// pass notes what is to be passed on of a change. A change that makes a group above count less comes first: so between the two it
 // counts nothing that it would not count in the end.
 func (g *members) pass(s *State, before passingBefore) {
 	if !g.passes {

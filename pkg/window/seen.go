@@ -9,7 +9,7 @@ type seen struct {
 	spans     []span      // of the limits
 }
 
-// What a hit takes, and a place in the index.
+// The memory of a hit, and of a place in the index.
 const (
 	bytesOfValue = 16
 	bytesOfPlace = 2

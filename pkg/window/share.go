@@ -19,8 +19,8 @@ const (
 //
 // A late hit that does not match may lower the share. So nothing is decided before all is known: an offence at t is pending
 // until no hit can come any more that is as old as t. Then a block begins that is [t+Late, t+Late+For): no hit from t on
-// counts up to its end. Late hits move an offence that is pending, and have it vanish, but no block ever moves. What decides
-// it is the key's next hit behind t+Late, or Judge.
+// counts up to its end. Late hits move an offence that is pending, and have it vanish, but no block ever moves. The key's
+// next hit behind t+Late decides it, or Judge.
 //
 // The hits are kept for Late and W, in cells: one for each millisecond that had hits. A key has mostCells of them. Up to
 // that, blocks are those of the sorted log, in any order of arrival. For a key with more, cells are joined, two by two, until
@@ -80,8 +80,9 @@ func newShared() *shared { return &shared{span: 1, pending: Never, window: share
 func (v *shared) start(i int) int64 { return v.cells[i].slot * v.span }
 func (v *shared) end(i int) int64   { return v.start(i) + v.span - 1 }
 
-// hitShare counts a hit. Its outcome is that of the offence that the time of the hit decides, if there is one.
-func (p *Policy) hitShare(s *State, at int64, matches bool) Outcome {
+// hitPending counts a hit with a value, where Judge decides. Its outcome is that of the offence that the time of the hit
+// decides, if there is one.
+func (p *Policy) hitPending(s *State, at int64, value uint64) Outcome {
 	if at < s.newest-p.late || at < 0 || at > MaxTime {
 		return Outcome{Event: Late}
 	}
@@ -89,18 +90,23 @@ func (p *Policy) hitShare(s *State, at int64, matches bool) Outcome {
 	s.newest = max(s.newest, at)
 	s.needRare()
 	r := s.rare
-	if r.shared == nil {
-		r.shared = newShared()
-	}
-	var o Outcome
-	if r.shared.pending < s.newest-p.late {
-		o = p.beginShare(s)
-	}
 	switch {
-	case at >= r.until:
-		p.share.add(s, at, matches)
-	case o.Event == Counted:
-		o = r.outcome(Blocked, unbroken)
+	case p.share != nil && r.shared == nil:
+		r.shared = newShared()
+	case p.sketch != nil && r.sketched == nil:
+		r.sketched = newSketched()
+	}
+
+	o := p.Judge(s, s.newest)
+	switch {
+	case at < r.until:
+		if o.Event == Counted {
+			o = r.outcome(Blocked, unbroken)
+		}
+	case p.share != nil:
+		p.share.add(s, at, value == 1)
+	default:
+		p.sketch.add(s, at, value)
 	}
 	return o
 }
@@ -415,7 +421,7 @@ func (d *share) clear(s *State) int64 {
 	return clear
 }
 
-// hit counts nothing: Hit leaves hits to hitShare.
+// hit counts nothing: Hit leaves hits to hitPending.
 func (d *share) hit(*State, int64, int64) broken { return unbroken }
 
 func (d *share) count(s *State, _ int, at int64) int64 {

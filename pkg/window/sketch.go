@@ -23,7 +23,7 @@ const MostEstimated = 1_000_000
 // breaks it. The values of 15/16 of W are together in some window; those of a longer time may not be.
 //
 // A window is judged when no hit can come any more that is before its end, e. Then a block begins that is
-// [e+Late, e+Late+For): no hit from e on counts up to its end. What decides it is the key's next hit behind e+Late, or Judge. An
+// [e+Late, e+Late+For): no hit from e on counts up to its end. The key's next hit behind e+Late decides it, or Judge. An
 // estimate is a function of the set of values, so in any order of arrival within Late the blocks are the same, and none ever
 // moves. Windows with at most N hits are not judged at all; so only keys with more than N wait for it.
 //
@@ -115,31 +115,6 @@ func newSketched() *sketched { return &sketched{pending: Never, judged: -1} }
 
 // end is the last instant of a part.
 func (d *sketch) end(slot int64) int64 { return (slot+1)*d.part - 1 }
-
-// hitSketch counts a hit. Its outcome is that of the offence that the time of the hit decides, if there is one.
-func (p *Policy) hitSketch(s *State, at int64, value uint64) Outcome {
-	if at < s.newest-p.late || at < 0 || at > MaxTime {
-		return Outcome{Event: Late}
-	}
-
-	s.newest = max(s.newest, at)
-	s.needRare()
-	r := s.rare
-	if r.sketched == nil {
-		r.sketched = newSketched()
-	}
-	var o Outcome
-	if r.sketched.pending < s.newest-p.late {
-		o = p.judgeSketch(s, s.newest)
-	}
-	switch {
-	case at >= r.until:
-		p.sketch.add(s, at, value)
-	case o.Event == Counted:
-		o = r.outcome(Blocked, unbroken)
-	}
-	return o
-}
 
 // judgeSketch judges the windows that end before an instant less Late, up to the first offence.
 func (p *Policy) judgeSketch(s *State, now int64) Outcome {
@@ -370,7 +345,7 @@ func (d *sketch) forget(s *State, _ int64) {
 	}
 }
 
-// hit counts nothing: Hit leaves hits to hitSketch.
+// hit counts nothing: Hit leaves hits to hitPending.
 func (d *sketch) hit(*State, int64, int64) broken { return unbroken }
 
 // Estimates are not taken: New refuses limits at once, and pkg/rule inline rules.

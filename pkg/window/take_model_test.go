@@ -200,7 +200,7 @@ func (w *takeTwin) check(t *testing.T, got Taken, cost int64) {
 	}
 }
 
-// Whatever attempts settle to, what was admitted keeps the limits of the definition by its real costs.
+// The attempts that were admitted keep the limits of the definition, also by the costs that they settle to.
 func TestSettledBucketsAreNeverGenerous(t *testing.T) {
 	for _, a := range []Algorithm{Token, Uniform, Leaky} {
 		t.Run(a.String(), func(t *testing.T) {
@@ -337,7 +337,7 @@ func TestTakeAfterALimitWasLowered(t *testing.T) {
 	}
 }
 
-// What attempts were settled to counts after a state was written and read, also where it is more than a bucket holds.
+// Settled costs still count after a state was written and read, also where they are more than a bucket takes.
 func TestSettledToMoreIsKeptInBytes(t *testing.T) {
 	for _, a := range []Algorithm{Token, Uniform, Leaky} {
 		p := mustNew(t, Config{Algorithm: a, Limits: []Limit{{60, time.Minute}}, Block: Block{For: time.Minute}})

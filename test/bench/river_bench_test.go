@@ -189,7 +189,7 @@ func (r *river) measure(b *testing.B, c contender) {
 	defer started.stop()
 	r.await(b, started)
 
-	// What Kafka compiles is no cost of the contender's start.
+	// The contender's start does not include the time in which Kafka compiles.
 	start := costs{started.processorSeconds(b), (r.cluster.CPU() - r.cluster.Compiling() - kafkaBefore).Seconds(), started.redisSeconds(b)}
 	start.report(b, r.lines, "start-")
 	b.ReportMetric(float64(r.lines)/started.busy.took.Seconds(), "start-lines/s")

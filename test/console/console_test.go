@@ -54,7 +54,7 @@ func TestAPersonLetsAKeyIn(t *testing.T) {
 		chromedp.KeyEvent("\r"), shows(`.banner.good[role=status]`))
 	wait.Until(t, "nginx refuses it", func() bool { return get("203.0.113.201") == http.StatusForbidden })
 
-	// What affects more than meant is asked for once more.
+	// The console asks once more before a block of a wide network.
 	s.do("a wide block", s.open("key?key=127.0.0.0/8"), keysInto(block+`//input[@name="why"]`, "a slip\r"), shows(`form.row button:focus`),
 		chromedp.KeyEvent("\r"))
 	s.until("it asks again", `document.querySelector("input[name=confirm]") !== null`)

@@ -11,8 +11,8 @@ import (
 	"weir/test/wait"
 )
 
-// Whatever else a client sends at random, a password makes the user: no request without it counts for one; with it, no more
-// pass than an inline limit by user allows, and none when the user is blocked.
+// Only a password makes a user of random requests: none without it counts for one. With it, no more pass than an inline
+// limit by user allows, and none when the user is blocked.
 func TestRandomRequestsOfUsers(t *testing.T) {
 	for _, edge := range userEdges {
 		t.Run(edge.name, func(t *testing.T) {

@@ -39,7 +39,7 @@ func TestPackagesForOtherProgramsSaySo(t *testing.T) {
 	}
 }
 
-// What others import has in its exported names no type of a package that they cannot import.
+// A package for other programs has in its exported names no type of a package that these cannot import.
 func TestPackagesForOtherProgramsShowNoOthers(t *testing.T) {
 	named := packagesForOthers(t)
 	for _, path := range named {

@@ -133,14 +133,6 @@ func (s *Server) PutAll(keys []string, body func(key string) []byte) {
 	}
 }
 
-// Delete deletes an object.
-func (s *Server) Delete(key string) {
-	s.t.Helper()
-	if err := os.Remove(filepath.Join(s.Folder, "logs", key)); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // WrittenAt sets the time at which an object was written.
 func (s *Server) WrittenAt(key string, at time.Time) {
 	s.t.Helper()

@@ -13,7 +13,7 @@ import (
 	"weir/internal/yamlfile"
 )
 
-// What Kafka allows unless its operator has chosen other limits.
+// Kafka's bounds of a session, unless its operator has chosen others.
 const (
 	shortestSession = duration.Duration(6 * time.Second)
 	longestSession  = duration.Duration(30 * time.Minute)

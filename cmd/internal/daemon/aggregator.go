@@ -116,25 +116,12 @@ func (p *Process) openStore(ctx context.Context) (store.Store, error) {
 		return nil, err
 	}
 
-	faults := telemetry.NewFaults(p.Logger)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		opened, err := open(ctx)
-		if err == nil {
-			faults.Over("store")
-			return opened, nil
-		}
-		if !passes(err) || ctx.Err() != nil {
-			return nil, err
-		}
-
-		faults.Note("store", err)
-		p.Health.Unready(err.Error())
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
+	var opened store.Store
+	err = p.retry(ctx, "store", p.Health.Unready, passes, func() (err error) {
+		opened, err = open(ctx)
+		return err
+	})
+	return opened, err
 }
 
 // storeOpener returns how the store is opened, and which of its errors may pass by themselves.

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"weir/cmd/internal/exit"
-	"weir/internal/telemetry"
 	"weir/internal/topic"
 	"weir/pkg/blocklist"
 	inlineredis "weir/pkg/inline/redis"
@@ -95,24 +93,10 @@ func (r *RunningEnforcer) ensureTopics(ctx context.Context) error {
 	if c.KeepsAttempts() {
 		topics = append(topics, AttemptsTopic(c))
 	}
-	faults := telemetry.NewFaults(r.process.Logger)
-	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, 2*time.Second) {
-		err := r.client.EnsureTopics(ctx, topics...)
-		if err == nil {
-			faults.Over("topics")
-			return nil
-		}
-		if errors.Is(err, topic.ErrPermanent) {
-			return exit.Wrongf("kafka: %w", err)
-		}
-
-		faults.Note("topics", err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+	err := r.process.retry(ctx, "topics", func(string) {}, passesInKafka, func() error { return ensureTopics(ctx, r.client, topics) })
+	if ctx.Err() == nil {
+		return err
 	}
-
 	return nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"weir/cmd/internal/config"
 	"weir/cmd/internal/exit"
 	"weir/internal/kafka"
-	"weir/internal/telemetry"
 	"weir/internal/topic"
 )
 
@@ -113,28 +112,16 @@ func deleteAfter(retention time.Duration) map[string]string {
 // EnsureTopics makes or checks topics. It retries until it succeeds, the context is done, or the topics differ from the
 // configuration.
 func (p *Process) EnsureTopics(ctx context.Context, client topic.Log, topics ...topic.Topic) error {
-	faults := telemetry.NewFaults(p.Logger)
-	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := client.EnsureTopics(ctx, topics...)
-		if err == nil {
-			faults.Over("topics")
-			return nil
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-
-		// Another configuration is needed, so trying again would only hide it.
-		if errors.Is(err, topic.ErrPermanent) {
-			return exit.Wrongf("kafka: %w", err)
-		}
-
-		faults.Note("topics", err)
-		p.Health.Unready(err.Error())
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
+	return p.retry(ctx, "topics", p.Health.Unready, passesInKafka, func() error { return ensureTopics(ctx, client, topics) })
 }
+
+// ensureTopics makes of a permanent error one that another configuration corrects: trying again would only hide it.
+func ensureTopics(ctx context.Context, client topic.Log, topics []topic.Topic) error {
+	err := client.EnsureTopics(ctx, topics...)
+	if errors.Is(err, topic.ErrPermanent) && ctx.Err() == nil {
+		return exit.Wrongf("kafka: %w", err)
+	}
+	return err
+}
+
+func passesInKafka(err error) bool { return !errors.Is(err, topic.ErrPermanent) }

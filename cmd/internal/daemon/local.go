@@ -14,7 +14,6 @@ import (
 	"weir/cmd/internal/exit"
 	"weir/internal/database"
 	"weir/internal/store/disk"
-	"weir/internal/telemetry"
 	"weir/internal/topic"
 	"weir/internal/topic/local"
 )
@@ -76,34 +75,25 @@ func (l *Local) Close() {
 // at the folder: that has it locked for a moment.
 func (p *Process) openLocal(ctx context.Context) (*Local, error) {
 	socket := p.Config.TopicsSocket()
-	faults := telemetry.NewFaults(p.Logger)
-	for began, pause := time.Now(), 100*time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		opened, err := openDatabase(ctx, p.Config, p.Logger, database.Options{Anyhow: true}, 0)
-		if err == nil {
-			faults.Over("store")
-			if opened.server, err = opened.Serve(socket); err != nil {
-				p.Logger.Warn("commands cannot look at the topics until the next start", "error", err)
-			}
-			return opened, nil
-		}
-
-		waits := errors.Is(err, database.ErrInUse) && !Listens(socket) && time.Since(began) < commandPatience
-		switch {
-		case ctx.Err() != nil:
-			return nil, err
-		case !waits && errors.Is(err, database.ErrInUse):
-			return nil, fmt.Errorf("%w; end that process (weir status shows it), or name another folder in data", err)
-		case !waits:
-			return nil, err
-		}
-		faults.Note("store", err)
-		p.Health.Unready(err.Error())
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	began := time.Now()
+	passes := func(err error) bool {
+		return errors.Is(err, database.ErrInUse) && !Listens(socket) && time.Since(began) < commandPatience
 	}
+	var opened *Local
+	err := p.retry(ctx, "store", p.Health.Unready, passes, func() (err error) {
+		opened, err = openDatabase(ctx, p.Config, p.Logger, database.Options{Anyhow: true}, 0)
+		return err
+	})
+	switch {
+	case errors.Is(err, database.ErrInUse) && ctx.Err() == nil:
+		return nil, fmt.Errorf("%w; end that process (weir status shows it), or name another folder in data", err)
+	case err != nil:
+		return nil, err
+	}
+	if opened.server, err = opened.Serve(socket); err != nil {
+		p.Logger.Warn("commands cannot look at the topics until the next start", "error", err)
+	}
+	return opened, nil
 }
 
 // localNotes are the notes next to the topic of hits.

@@ -91,8 +91,8 @@ func Report(err error, stderr io.Writer) int {
 	return Failed
 }
 
-// writeErrors writes each joined error on a line of its own, and faults of files as compilers write theirs. What several
-// questions to one part have led to is written once.
+// writeErrors writes each joined error on a line of its own, and faults of files as compilers write theirs. An error
+// that several questions to one part have led to is written once.
 func writeErrors(err error, stderr io.Writer) {
 	var written []string
 	for _, one := range single(err) {

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// guarded are the settings of brokers that check rights. Who connects without TLS and SASL has all of them.
+// guarded are the settings of brokers that check rights. A client without TLS and SASL has all rights.
 var guarded = map[string]string{
 	"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 	"super.users":           "User:ANONYMOUS",

@@ -2,7 +2,7 @@ package redis
 
 import "testing"
 
-// Whatever a server sends, its replies keep to the bounds or are refused, in whatever pieces they arrive.
+// Replies of a server keep to the bounds or are refused, also when they arrive in small pieces.
 func FuzzReplies(f *testing.F) {
 	f.Add([]byte("*3\r\n$5\r\n*9\r\n1\r\n$-1\r\n%1\r\n+OK\r\n:7\r\n"), 3)
 	f.Add([]byte("*2\r\n*1\r\n*0\r\n|1\r\n+a\r\n:1\r\n*1\r\n|1\r\n+a\r\n:1\r\n:7\r\n"), 1)

@@ -187,7 +187,7 @@ func TestACompactedTopicIsATable(t *testing.T) {
 	}
 }
 
-// What retention deletes leaves the disk.
+// Segments that retention deletes leave the disk.
 func TestRetentionFreesTheDisk(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -396,7 +396,7 @@ func TestKeysThatAreLookedForAreNotMore(t *testing.T) {
 
 func sealed(b []byte) []byte { return binary.LittleEndian.AppendUint64(b, xxhash.Sum64(b)) }
 
-// Whatever the store has is read or refused. A guard that was read can count, and is the same when it is written.
+// A guard in the store is read or refused. One that was read can count, and is the same when it is written.
 func FuzzReadGuard(f *testing.F) {
 	both := rule.Guard{MostNew: 1, MostShare: 1}
 	for _, guard := range []rule.Guard{{MostNew: 1}, {MostShare: 1}, both} {

@@ -146,7 +146,7 @@ func TestAnUpstreamIsFollowed(t *testing.T) {
 }
 
 // Errors of an upstream leave the list unchanged and are reported; when the upstream recovers, the list continues.
-// What a follower forgot while its clock was ahead, it gets again when the clock goes back.
+// A follower gets the entries again that it forgot while its clock was ahead.
 func TestAClockThatWentBackAtAFollower(t *testing.T) {
 	e := newEnforcer(t, wholeSet(t, listA, "1.1.1.1"))
 	var ahead atomic.Int64

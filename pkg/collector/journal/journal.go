@@ -1,7 +1,7 @@
 // Package journal keeps, in one file of a folder, how far logs are read and the cuts that Kafka may not have yet, so that
 // they can be sent again unchanged after a crash. It knows records and their bytes, and neither streams nor Kafka.
 //
-// What always holds. A cut is on the disk, synced, when its noted function is called. A damaged or incomplete end of the
+// Guarantees. A cut is on the disk, synced, when its noted function is called. A damaged or incomplete end of the
 // file is left out, and what stands before it is kept. A watermark next to the file shows whether it went back.
 //
 // Open starts the one goroutine that writes, and Close ends it. Methods may be called from any goroutine; only Standing

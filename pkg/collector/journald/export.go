@@ -21,7 +21,7 @@ type entry struct {
 	long   bool // its fields have more than ordered.LongestEntry, and are cut off
 }
 
-// A decoder reads entries in the export format. What a Read begins and does not end is continued by the next call. It
+// A decoder reads entries in the export format. The next call of Read continues an entry that one began and did not end. It
 // has one buffer, and the fields of one entry.
 type decoder struct {
 	in   io.Reader

@@ -88,7 +88,7 @@ func TestAStreamThatIsMadeAgain(t *testing.T) {
 	b.Says("the stream was deleted and made again")
 }
 
-// What moto has is read too: another server of the same protocol, whose sequence numbers are small.
+// A stream of moto is read too. It is another server of the same protocol, and its sequence numbers are small.
 func TestMoto(t *testing.T) {
 	login(t, server.Secret)
 	b := newBench(t, server.At(t, moto.Start(t, "30").Endpoint))

@@ -157,7 +157,7 @@ func (m *room) heldBy(name string) int64 {
 	return 0
 }
 
-// Whatever bodies do at the same time, the room is never used twice, nothing waits forever, and all bytes come back.
+// Bodies that are read at the same time never use the same room, none waits forever, and all bytes come back.
 func TestRoomIsGivenBack(t *testing.T) {
 	limits := httpLimits{memoryBytes: 20, posts: 8, stall: time.Hour}
 	m := newRoom(limits, time.Now)

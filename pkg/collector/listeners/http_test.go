@@ -640,7 +640,7 @@ func TestHTTPRefusesLinesThatCurlJoined(t *testing.T) {
 		}
 	}
 
-	// What a client can write into its own line does not have the line refused.
+	// A line is not refused for a text that its client wrote.
 	const agent = `"192.0.2.8 - - [`
 	for _, line := range []string{
 		strings.Replace(combined, `"c"`, `"\`+agent+at+`] \"GET / HTTP/1.1\" 200 5"`, 1), strings.Replace(combined, `"c"`, `"\x22192.0.2.8 - - [`+at+`] \x22"`, 1),

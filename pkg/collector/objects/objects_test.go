@@ -270,7 +270,7 @@ func TestALateObjectIsCounted(t *testing.T) {
 	}
 }
 
-// What a listing cannot keep is found by the next one, at once.
+// The next listing follows at once, and finds the objects for which the last one had no room.
 func TestMoreObjectsThanAListingKeeps(t *testing.T) {
 	objects.KeepUnread(t, 10)
 	b := newBench(t)

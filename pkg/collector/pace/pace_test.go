@@ -186,7 +186,7 @@ func TestAMemberCatchingUpStaysWithTheOthers(t *testing.T) {
 	})
 }
 
-// Whatever changes, a member that is held is woken as soon as the slow, obvious limit lets it go on.
+// After any change, a member that is held is woken as soon as the slow, obvious limit lets it go on.
 func TestAHeldMemberIsWokenInTime(t *testing.T) {
 	for seed := range uint64(200) {
 		synctest.Test(t, func(t *testing.T) {

@@ -208,7 +208,7 @@ func TestIDsThatAreCutOffAreNotSeen(t *testing.T) {
 	}
 }
 
-// What Kafka refuses permanently does not make the sender's second try a repetition.
+// A value that Kafka refused permanently does not make the sender's second try a repetition.
 func TestARefusedValueIsNotSeen(t *testing.T) {
 	r := newRig(t, perIP)
 	in := r.dedupes(t, 1000)

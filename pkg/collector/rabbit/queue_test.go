@@ -62,7 +62,7 @@ func TestAQueueIsEmptied(t *testing.T) {
 			}
 			b.empty()
 
-			// What Kafka has not acknowledged is not acknowledged either.
+			// The collector does not acknowledge messages that Kafka has not acknowledged.
 			b.Sink.Set(func() { b.Sink.Mute = true })
 			b.server.Add("logs", b.Lines(50))
 			b.Sink.Await(t, b.Want)
@@ -143,7 +143,7 @@ func TestAConsumerThatIsEnded(t *testing.T) {
 	wait.Until(t, "the messages to come again", func() bool { return b.Status().Redelivered >= 10 })
 }
 
-// What may be in a queue, and who may read it.
+// A queue may have messages of all kinds, and may be forbidden.
 func TestQueues(t *testing.T) {
 	server := rabbit.Start(t, "")
 	for name, test := range map[string]func(*testing.T, *rabbit.Server){

@@ -13,14 +13,12 @@ import (
 )
 
 // A user with no right but to describe and read a topic reads it, and the cluster's topics and groups stay as they were.
-// Whatever else is wrong is named, with what to do, and reading begins once it is right.
+// The status names each other mistake and its remedy, and reading begins once it is corrected.
 func TestATopicThatMayOnlyBeRead(t *testing.T) {
 	real.Long(t)
 	t.Parallel()
 	cluster := kafkatest.Real(t, kafkatest.Options{Secure: true, Guarded: true})
-	b := newAloneBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 3)
-	b.make()
-	b.produce(200)
+	b := newAloneBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 3).filled(200)
 	password := filepath.Join(t.TempDir(), "password")
 	write := func(text string) {
 		t.Helper()
@@ -58,8 +56,7 @@ func TestATopicThatMayOnlyBeRead(t *testing.T) {
 	// It goes on where it was after a stop, and after its right was taken away for a while.
 	c.stop()
 	b.produce(50)
-	c = b.start(b.sink)
-	b.sink.Await(t, b.want)
+	c = b.read()
 	cluster.Permit(t, b.topic, "Read", false)
 	wait.Until(t, "the refusal", func() bool { return strings.Contains(c.Status().Sources[0].Error, "--operation Read") })
 	b.produce(50)

@@ -52,20 +52,15 @@ func (c *running) settle(t *testing.T) {
 // state.
 func TestATopicIsCountedOnceWithoutAGroup(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newAloneBench(t, config, 3)
-		b.make()
-		b.produce(200)
-		c := b.start(b.sink)
-		b.sink.Await(t, b.want)
+		b := newAloneBench(t, config, 3).filled(200)
+		c := b.read()
 		c.stop()
 		b.produce(100)
-		c = b.start(b.sink)
-		b.sink.Await(t, b.want)
+		c = b.read()
 
 		b.sink.Set(func() { b.sink.Mute = true })
 		for range 5 { // several cuts without an acknowledgement
-			b.produce(30)
-			b.sink.Await(t, b.want)
+			b.readMore(30)
 		}
 		outstanding, _ := c.journal.Status()
 		c.kill(b.sink)
@@ -77,8 +72,7 @@ func TestATopicIsCountedOnceWithoutAGroup(t *testing.T) {
 		b.sink.Unmute()
 		c = b.start(b.sink)
 		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.Records() > sent })
-		b.produce(50)
-		b.sink.Await(t, b.want)
+		b.readMore(50)
 		c.settle(t)
 		if log := c.Status().Sources[0].Logs[0]; log.Lag != 0 || log.Position == 0 {
 			t.Errorf("the status is %+v", log)
@@ -98,11 +92,8 @@ func TestATopicThatIsMadeAgain(t *testing.T) {
 	for name, running := range map[string]bool{"while it is read": true, "while nothing runs": false} {
 		t.Run(name, func(t *testing.T) {
 			onBoth(t, func(t *testing.T, config kafka.Config) {
-				b := newAloneBench(t, config, 1)
-				b.make()
-				b.produce(20)
-				c := b.start(b.sink)
-				b.sink.Await(t, b.want)
+				b := newAloneBench(t, config, 1).filled(20)
+				c := b.read()
 				if !running {
 					c.settle(t)
 					c.stop()
@@ -117,8 +108,7 @@ func TestATopicThatIsMadeAgain(t *testing.T) {
 				if !c.said.Has("its topic is another one") {
 					t.Error(c.said.String())
 				}
-				b.produce(10)
-				b.sink.Await(t, b.want)
+				b.readMore(10)
 				c.settle(t)
 				wait.Until(t, "one log to be in the journal", func() bool {
 					c.stop()
@@ -134,11 +124,8 @@ func TestATopicThatIsMadeAgain(t *testing.T) {
 // position without any failure. It is noticed all the same.
 func TestATopicThatIsMadeAgainDuringAPause(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newAloneBench(t, config, 1)
-		b.make()
-		b.produce(20)
-		c := b.start(b.sink)
-		b.sink.Await(t, b.want)
+		b := newAloneBench(t, config, 1).filled(20)
+		c := b.read()
 		b.sink.Set(func() { b.sink.Blocked = true })
 		b.produce(5000) // so many that it waits for the sink in the middle of what it has fetched
 		wait.Until(t, "the first to be in a batch", func() bool { return c.Status().Sources[0].Logs[0].Position > 20 })
@@ -167,22 +154,17 @@ func TestATopicThatIsMadeAgainDuringAPause(t *testing.T) {
 
 // A topic may be made again with fewer partitions, and grow later.
 func TestATopicThatIsMadeAgainWithFewerPartitions(t *testing.T) {
-	b := newAloneBench(t, embedded(t), 3)
-	b.make()
-	b.produce(30)
-	c := b.start(b.sink)
-	b.sink.Await(t, b.want)
+	b := newAloneBench(t, embedded(t), 3).filled(30)
+	c := b.read()
 	c.settle(t)
 	b.delete()
 	b.partitions = 1
 	b.make()
-	b.produce(20)
-	b.sink.Await(t, b.want)
+	b.readMore(20)
 	wait.Until(t, "the others to be given up", func() bool { return len(c.Status().Sources[0].Logs) == 1 })
 	c.settle(t)
 	b.grow(2)
-	b.produce(20)
-	b.sink.Await(t, b.want)
+	b.readMore(20)
 	c.settle(t)
 }
 
@@ -196,17 +178,14 @@ func TestPartitionsThatComeLater(t *testing.T) {
 		clear(b.want)
 		c := b.start(b.sink)
 		c.settle(t)
-		b.produce(10)
-		b.sink.Await(t, b.want)
+		b.readMore(10)
 		b.grow(2)
-		b.produce(20)
-		b.sink.Await(t, b.want)
+		b.readMore(20)
 		c.settle(t)
 		c.stop()
 		b.grow(3)
 		b.produce(30)
-		c = b.start(b.sink)
-		b.sink.Await(t, b.want)
+		c = b.read()
 		c.settle(t)
 	})
 }
@@ -214,11 +193,8 @@ func TestPartitionsThatComeLater(t *testing.T) {
 // Records that retention deletes before they are read are counted as lost, and reading goes on behind them.
 func TestRecordsThatAreDeletedBeforeTheyAreReadWithoutAGroup(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newAloneBench(t, config, 1)
-		b.make()
-		b.produce(20)
-		c := b.start(b.sink)
-		b.sink.Await(t, b.want)
+		b := newAloneBench(t, config, 1).filled(20)
+		c := b.read()
 		c.settle(t)
 		c.stop()
 		for range 10 {
@@ -230,8 +206,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreReadWithoutAGroup(t *testing.T) {
 		b.produce(20)
 		b.trim(30)
 		registry := prometheus.NewRegistry()
-		c = b.start(b.sink, func(c *reading) { c.Metrics = registry })
-		b.sink.Await(t, b.want)
+		c = b.read(func(c *reading) { c.Metrics = registry })
 		if !c.said.Has("records were deleted before they were read") || !c.said.Has("records=10 from=20 to=30") {
 			t.Error("it is not logged:", c.said.String())
 		}
@@ -264,31 +239,24 @@ func (b *bench) noteThatItWasRead(read kafkaNote) {
 
 // A log that began again after its disk was lost has the topic's id too, but only records that were written later.
 func TestATopicWhoseDiskWasLost(t *testing.T) {
-	b := newAloneBench(t, embedded(t), 1)
-	b.make()
-	b.produce(20)
+	b := newAloneBench(t, embedded(t), 1).filled(20)
 	b.noteThatItWasRead(kafkaNote{Partitions: 1, At: time.Now().Add(-time.Minute).UnixMilli()})
-	b.start(b.sink)
-	b.sink.Await(t, b.want)
+	b.read()
 }
 
 // A topic that has the same id and ends before the position was cut off: its present records were counted before, and
 // later ones count.
 func TestATopicThatWasCutOff(t *testing.T) {
-	b := newAloneBench(t, embedded(t), 1)
-	b.make()
-	b.produce(20)
+	b := newAloneBench(t, embedded(t), 1).filled(20)
 	clear(b.want)
 	b.noteThatItWasRead(kafkaNote{Partitions: 1})
 	c := b.start(b.sink)
 	wait.Until(t, "it to be logged", func() bool { return c.said.Has("its log ends at 20, but it was read up to 100; it was cut off") })
 	c.settle(t)
-	b.produce(10)
-	b.sink.Await(t, b.want)
+	b.readMore(10)
 	c.stop()
 	c = b.start(b.sink)
-	b.produce(10)
-	b.sink.Await(t, b.want)
+	b.readMore(10)
 	if strings.Contains(c.said.String(), "a partition begins as a new source") {
 		t.Error("it begins again:", c.said.String())
 	}
@@ -296,11 +264,8 @@ func TestATopicThatWasCutOff(t *testing.T) {
 
 // A second collector with the same source reads all records too. Aggregators notice it, and count none twice.
 func TestASecondCollectorCountsNothingTwice(t *testing.T) {
-	b := newAloneBench(t, embedded(t), 1)
-	b.make()
-	b.produce(100)
-	first := b.start(b.sink)
-	b.sink.Await(t, b.want)
+	b := newAloneBench(t, embedded(t), 1).filled(100)
+	first := b.read()
 	first.settle(t)
 	b.folder = t.TempDir()
 	second := b.start(b.sink)
@@ -314,42 +279,26 @@ func TestASecondCollectorCountsNothingTwice(t *testing.T) {
 // While the brokers are away nothing has caught up and the lag is not known. Reading goes on where it was, also when the
 // topic was made again meanwhile.
 func TestBrokersThatAreAwayForATime(t *testing.T) {
-	b := newAloneBench(t, embedded(t), 2)
-	b.make()
-	b.produce(10)
-	f := &flaky{}
-	b.config.Dial = f.Dial
-	registry := prometheus.NewRegistry()
-	c := b.start(b.sink, func(c *reading) { c.Metrics = registry })
-	b.sink.Await(t, b.want)
-	known := func(is bool) func() bool {
-		return func() bool {
-			caughtUp := c.Status().CaughtUp
-			_, lags := metric.Value(t, registry, "weir_collector_lag_records")
-			return caughtUp == is && (lags == 1) == is
-		}
-	}
-
-	wait.Until(t, "it to have caught up", known(true))
+	b := newAloneBench(t, embedded(t), 2).filled(10)
+	c, f, known := b.readFlaky()
 	f.set(true)
-	wait.Until(t, "its lag to be unknown", known(false))
+	known(false)
 	if c.Status().Sources[0].Error == "" {
 		t.Error("the status has no error")
 	}
-	b.config.Dial = nil
 	b.produce(10)
 	f.set(false)
 	b.sink.Await(t, b.want)
-	wait.Until(t, "it to have caught up again", known(true))
+	known(true)
 
 	f.set(true)
-	wait.Until(t, "its lag to be unknown", known(false))
+	known(false)
 	b.delete()
 	b.make()
 	b.produce(40)
 	f.set(false)
 	b.sink.Await(t, b.want)
-	wait.Until(t, "it to have caught up at last", known(true))
+	known(true)
 	if fault := c.Status().Sources[0].Error; fault != "" {
 		t.Error("the status still has", fault)
 	}
@@ -367,8 +316,7 @@ func TestATopicThatIsMadeLater(t *testing.T) {
 	k := c.sources[0].(*alone)
 	wait.Until(t, "it to be missing for long", func() bool { return missesOf(k, b.topic) >= goneLooks })
 	b.make()
-	b.produce(30)
-	b.sink.Await(t, b.want)
+	b.readMore(30)
 	c.settle(t)
 }
 

@@ -3,6 +3,7 @@ package topics
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"testing"
@@ -41,28 +42,34 @@ func (f *flaky) set(away bool) {
 	f.conns = nil
 }
 
+// readFlaky is read with brokers that can be taken away, and waits until the source has caught up. The function known waits
+// until the source has caught up and its lag is known, or neither.
+func (b *bench) readFlaky() (c *running, f *flaky, known func(bool)) {
+	b.t.Helper()
+	f = &flaky{}
+	b.config.Dial = f.Dial
+	registry := prometheus.NewRegistry()
+	c = b.read(func(c *reading) { c.Metrics = registry })
+	b.config.Dial = nil
+	known = func(is bool) {
+		b.t.Helper()
+		wait.Until(b.t, fmt.Sprintf("it to have caught up: %t", is), func() bool {
+			caughtUp := c.Status().CaughtUp
+			_, lags := metric.Value(b.t, registry, "weir_collector_lag_records")
+			return caughtUp == is && (lags == 1) == is
+		})
+	}
+	known(true)
+	return c, f, known
+}
+
 // While Kafka is away, the number of records that wait is not known: a topic's source has not caught up, and it has no lag.
 func TestALagWhileKafkaIsAway(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, embedded(t), 2)
-	b.make()
-	b.produce(10)
-	f := &flaky{}
-	b.config.Dial = f.Dial
-	registry := prometheus.NewRegistry()
-	c := b.start(b.sink, func(c *reading) { c.Metrics = registry })
-	b.sink.Await(t, b.want)
-
-	known := func(is bool) func() bool {
-		return func() bool {
-			caughtUp := c.Status().CaughtUp
-			_, lags := metric.Value(t, registry, "weir_collector_lag_records")
-			return caughtUp == is && (lags == 1) == is
-		}
-	}
-	wait.Until(t, "it to have caught up", known(true))
+	b := newBench(t, embedded(t), 2).filled(10)
+	_, f, known := b.readFlaky()
 	f.set(true)
-	wait.Until(t, "its lag to be unknown", known(false))
+	known(false)
 	f.set(false)
-	wait.Until(t, "it to have caught up again", known(true))
+	known(true)
 }

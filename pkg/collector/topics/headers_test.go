@@ -56,8 +56,7 @@ func TestHeadersAreFields(t *testing.T) {
 					}
 				}
 				b.want = map[string]int64{"per-tenant shop": 6, "per-tenant last": 3}
-				c := b.start(b.sink)
-				b.sink.Await(t, b.want)
+				c := b.read()
 				settled(t, c)
 				if n := c.Status().Sources[0].Uncounted["key"]; n != 15 {
 					t.Errorf("%d requests have no tenant, want 15", n)

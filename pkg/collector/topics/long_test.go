@@ -40,12 +40,10 @@ func TestLongRecordsOfManyPartitions(t *testing.T) {
 		}
 
 		send()
-		c := b.start(b.sink)
-		b.sink.Await(t, b.want)
+		c := b.read()
 		c.stop()
 		send()
-		c = b.start(b.sink)
-		b.sink.Await(t, b.want)
+		c = b.read()
 		send()
 		b.sink.Await(t, b.want)
 		c.stop()

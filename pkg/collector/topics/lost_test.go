@@ -54,11 +54,8 @@ func (b *bench) commit(commit topic.Commit) {
 // Records that are deleted before they are read, also those of an outstanding cut, are counted as lost and logged.
 func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newBench(t, config, 1)
-		b.make()
-		b.produce(20)
-		c := b.start(b.sink)
-		b.sink.Await(t, b.want)
+		b := newBench(t, config, 1).filled(20)
+		c := b.read()
 		c.stop()
 		note, _, err := readNote(b.commits()[0])
 		if err != nil {
@@ -71,8 +68,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 		for n := 21; n <= 30; n++ {
 			b.want["per-ip 203.0.113."+string(rune('0'+n%7))]--
 		}
-		c = b.start(b.sink)
-		b.sink.Await(t, b.want)
+		c = b.read()
 		if !c.said.Has("records were deleted before they were read") || !c.said.Has("records=10 from=20 to=30") {
 			t.Error("it is not said:", c.said.String())
 		}
@@ -84,9 +80,7 @@ func TestRecordsThatAreDeletedBeforeTheyAreRead(t *testing.T) {
 func TestALogThatWasCutOff(t *testing.T) {
 	for name, sameLog := range map[string]bool{"the same": true, "another": false} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, embedded(t), 1)
-			b.make()
-			b.produce(20)
+			b := newBench(t, embedded(t), 1).filled(20)
 			records, err := b.client.NewReader(b.topic, 0, 5).Fetch(b.within(time.Minute))
 			if err != nil {
 				t.Fatal(err)
@@ -100,8 +94,7 @@ func TestALogThatWasCutOff(t *testing.T) {
 			b.commit(kafkaNote{Incarnation: "i", Mark: &mark, Last: &recordID{99, 1}}.commit(100, nil))
 			c := b.start(b.sink)
 			wait.Until(t, "it to be said", func() bool { return c.said.Has("its log ends at 20, but it was read up to 100") })
-			b.produce(10)
-			b.sink.Await(t, b.want)
+			b.readMore(10)
 			if c.said.Has("it was cut off") != sameLog {
 				t.Error(c.said.String())
 			}
@@ -111,15 +104,12 @@ func TestALogThatWasCutOff(t *testing.T) {
 
 // A cut that is older than the sink's retention is not made again: it might be counted twice.
 func TestACutThatIsTooOldIsNotMadeAgain(t *testing.T) {
-	b := newBench(t, embedded(t), 1)
-	b.make()
-	b.produce(10)
+	b := newBench(t, embedded(t), 1).filled(10)
 	clear(b.want)
 	b.produce(10)
 	old := time.Now().Add(-55 * time.Minute).UnixMilli()
 	b.commit(kafkaNote{Incarnation: "i", Rules: b.rules.Fingerprint()}.commit(0, []pipeline.Again{{From: 0, To: 10, Clock: old}}))
-	c := b.start(b.sink, func(c *reading) { c.Retention = time.Hour })
-	b.sink.Await(t, b.want)
+	c := b.read(func(c *reading) { c.Retention = time.Hour })
 	if !c.said.Has("batches are too old to be sent again") {
 		t.Error("it is not said")
 	}

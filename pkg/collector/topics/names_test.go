@@ -102,11 +102,9 @@ func TestTopicsOfAPattern(t *testing.T) {
 				c := b.start(b.sink)
 				wait.Until(t, "no topic to match", func() bool { return strings.Contains(c.Status().Sources[0].Error, "no topic matches") })
 				make(1)
-				b.produce(20)
-				b.sink.Await(t, b.want)
+				b.readMore(20)
 				make(2)
-				b.produce(30)
-				b.sink.Await(t, b.want)
+				b.readMore(30)
 				settled(t, c)
 				c.stop()
 
@@ -114,8 +112,7 @@ func TestTopicsOfAPattern(t *testing.T) {
 				b.produce(10)
 				c = b.start(b.sink)
 				make(4)
-				b.produce(20)
-				b.sink.Await(t, b.want)
+				b.readMore(20)
 				b.delete()
 				wait.Until(t, "the deleted topic to be reported", func() bool { return c.said.Has("a topic is gone") })
 				settled(t, c)
@@ -125,8 +122,7 @@ func TestTopicsOfAPattern(t *testing.T) {
 					}
 				}
 				make(4)
-				b.produce(20)
-				b.sink.Await(t, b.want)
+				b.readMore(20)
 			})
 		})
 	}

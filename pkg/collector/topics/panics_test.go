@@ -21,8 +21,7 @@ func TestAPartitionThatPanicsIsCountedOnce(t *testing.T) {
 		for !explosive.Exploded() {
 			b.produce(50)
 		}
-		b.produce(50)
-		b.sink.Await(t, b.want)
+		b.readMore(50)
 		wait.Until(t, "the source to be well", func() bool { return c.Status().CaughtUp })
 	})
 }

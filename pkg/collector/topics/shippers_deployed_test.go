@@ -60,8 +60,7 @@ func TestDeployedShippersWriteToTopics(t *testing.T) {
 			}
 			kill := runShipper(t, filepath.Join(work, name), deployed, program, arguments...)
 
-			c := b.start(b.sink)
-			b.sink.Await(t, b.want)
+			c := b.read()
 			if name == "rsyslog.conf" { // it has noted what it read; the others do so a moment later
 				kill()
 				runShipper(t, filepath.Join(work, name), deployed, program, "-n", "-i", filepath.Join(work, "pid2"), "-f")

@@ -115,8 +115,7 @@ func TestRealShippersRecordsAreRead(t *testing.T) {
 		}
 	}
 
-	c := b.start(b.sink, func(c *reading) { c.Sources = sources })
-	b.sink.Await(t, b.want)
+	c := b.read(func(c *reading) { c.Sources = sources })
 	c.stop()
 	if sum := sink.Brief(b.want); len(b.want) != 7 {
 		t.Error(sum)

@@ -91,8 +91,7 @@ func TestShippersRecordsComeThroughTopics(t *testing.T) {
 		if sum := sink.Brief(b.want); len(b.want) < 5 {
 			t.Fatal(sum)
 		}
-		b.start(b.sink, func(c *reading) { c.Sources = sources })
-		b.sink.Await(t, b.want)
+		b.read(func(c *reading) { c.Sources = sources })
 	})
 }
 
@@ -127,8 +126,7 @@ func TestATopicsFormatIsFoundOutAndItsRecordsFiltered(t *testing.T) {
 		records = append(records, record("shop"), record("other"))
 	}
 	b.write(messagesOf(records)...)
-	c := b.start(b.sink)
-	b.sink.Await(t, b.want)
+	c := b.read()
 	c.stop()
 	if status := c.Status().Sources[0]; !strings.Contains(status.Format, "combined in fluentbit") {
 		t.Errorf("the format is %s", status.Format)
@@ -138,8 +136,7 @@ func TestATopicsFormatIsFoundOutAndItsRecordsFiltered(t *testing.T) {
 		t.Errorf("committed: %+v %v", note, err)
 	}
 	b.write(messagesOf([]string{record("shop")})...) // too few records to find out the form
-	c = b.start(b.sink)
-	b.sink.Await(t, b.want)
+	c = b.read()
 	c.stop()
 	if c.said.Has("found out the format") {
 		t.Error("it was found out again")

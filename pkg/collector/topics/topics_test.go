@@ -133,6 +133,29 @@ func (b *bench) produce(lines int) {
 	b.write(messages...)
 }
 
+// filled is the bench with its topic, which has so many lines.
+func (b *bench) filled(lines int) *bench {
+	b.t.Helper()
+	b.make()
+	b.produce(lines)
+	return b
+}
+
+// read starts a source and waits until it has counted all lines.
+func (b *bench) read(change ...func(*reading)) *running {
+	b.t.Helper()
+	r := b.start(b.sink, change...)
+	b.sink.Await(b.t, b.want)
+	return r
+}
+
+// readMore produces more lines and waits until all are counted.
+func (b *bench) readMore(lines int) {
+	b.t.Helper()
+	b.produce(lines)
+	b.sink.Await(b.t, b.want)
+}
+
 func (b *bench) write(messages ...topic.Message) {
 	b.t.Helper()
 	var written sync.WaitGroup
@@ -301,19 +324,14 @@ func (b *bench) commits() []topic.Commit {
 // Every record is counted once, although the collector is stopped, and killed with cuts in an unknown state.
 func TestATopicIsCountedOnce(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newBench(t, config, 3)
-		b.make()
-		b.produce(200)
-		c := b.start(b.sink)
-		b.sink.Await(t, b.want)
+		b := newBench(t, config, 3).filled(200)
+		c := b.read()
 		c.stop()
 		b.produce(100)
-		c = b.start(b.sink)
-		b.sink.Await(t, b.want)
+		c = b.read()
 		b.sink.Set(func() { b.sink.Mute = true })
 		for range 5 { // several cuts without an acknowledgement
-			b.produce(30)
-			b.sink.Await(t, b.want)
+			b.readMore(30)
 		}
 		c.kill(b.sink)
 		outstanding := 0
@@ -331,8 +349,7 @@ func TestATopicIsCountedOnce(t *testing.T) {
 		b.sink.Unmute()
 		c = b.start(b.sink)
 		wait.Until(t, "the cuts to be sent again", func() bool { return b.sink.Records() > sent })
-		b.produce(50)
-		b.sink.Await(t, b.want)
+		b.readMore(50)
 		c.stop()
 		for p, commit := range b.commits() {
 			if _, cuts, err := readNote(commit); err != nil || len(cuts) > 0 || commit.Offset != int64((b.lines+b.partitions-1-p)/b.partitions) {

@@ -25,17 +25,13 @@ func embedded(t testing.TB) kafka.Config { return kafkatest.Embedded(t) }
 // fewer, is another source each time: none of it is taken for records that were counted.
 func TestATopicMadeAgainIsANewSource(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
-		b := newBench(t, config, 2)
-		b.make()
-		b.produce(100)
-		c := b.start(b.sink)
-		b.sink.Await(t, b.want)
+		b := newBench(t, config, 2).filled(100)
+		c := b.read()
 		b.delete()
 		wait.Until(t, "it to be said", func() bool { return c.said.Has("topic does not exist") })
 		wait.Until(t, "the status to say it", func() bool { return c.Status().Sources[0].Error != "" })
 		b.make()
-		b.produce(10)
-		b.sink.Await(t, b.want)
+		b.readMore(10)
 		if !c.said.Has("a partition begins as a new source") {
 			t.Error("it is not said")
 		}
@@ -48,8 +44,7 @@ func TestATopicMadeAgainIsANewSource(t *testing.T) {
 		b.delete()
 		b.make()
 		b.produce(200)
-		b.start(b.sink)
-		b.sink.Await(t, b.want)
+		b.read()
 		if sources := b.sink.Sources(t); len(sources) != 6 {
 			t.Errorf("%d sources: %v", len(sources), sources)
 		}
@@ -59,13 +54,10 @@ func TestATopicMadeAgainIsANewSource(t *testing.T) {
 // If one of two topics is missing, the other is read meanwhile, and the missing one as soon as it exists.
 func TestATopicThatIsMadeLate(t *testing.T) {
 	t.Parallel()
-	b, other := newBench(t, embedded(t), 2), (*bench)(nil)
-	b.make()
-	b.produce(20)
-	other = newBench(t, b.config, 3)
+	b := newBench(t, embedded(t), 2).filled(20)
+	other := newBench(t, b.config, 3)
 	b.source.Kafka.Topics = append(b.source.Kafka.Topics, other.topic)
-	c := b.start(b.sink)
-	b.sink.Await(t, b.want)
+	c := b.read()
 	wait.Until(t, "it to be said", func() bool { return c.said.Has("topic " + other.topic + ": the topic does not exist") })
 	if c.Status().CaughtUp {
 		t.Error("it has caught up")
@@ -85,9 +77,7 @@ func TestWhereReadingOfATopicBegins(t *testing.T) {
 	onBoth(t, func(t *testing.T, config kafka.Config) {
 		for name, start := range map[string]pipeline.Start{"latest": {Latest: true}, "a time": {Before: time.Millisecond}} {
 			t.Run(name, func(t *testing.T) {
-				b := newBench(t, config, 2)
-				b.make()
-				b.produce(20)
+				b := newBench(t, config, 2).filled(20)
 				clear(b.want)
 				time.Sleep(20 * time.Millisecond) // a record's time is in whole milliseconds
 				b.source.Kafka.Start = start
@@ -106,13 +96,11 @@ func TestWhereReadingOfATopicBegins(t *testing.T) {
 				wait.Until(t, "it to begin", begun(2))
 				c.stop()
 				b.produce(10) // nothing was read, and yet it has begun
-				c = b.start(b.sink)
-				b.sink.Await(t, b.want)
+				c = b.read()
 				c.stop()
 				b.grow(4)
 				b.produce(40)
-				b.start(b.sink)
-				b.sink.Await(t, b.want)
+				b.read()
 			})
 		}
 	})
@@ -139,18 +127,14 @@ func (b *bench) grow(partitions int) {
 // An offset that a tool has set is read from, as a new source: the earlier counts are unknown.
 func TestAnOffsetThatAToolHasSet(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, embedded(t), 1)
-	b.make()
-	b.produce(20)
-	c := b.start(b.sink)
-	b.sink.Await(t, b.want)
+	b := newBench(t, embedded(t), 1).filled(20)
+	c := b.read()
 	c.stop()
 	b.commit(topic.Commit{Offset: 15})
 	for n := 16; n <= 20; n++ {
 		b.want[fmt.Sprintf("per-ip 203.0.113.%d", n%7)]++
 	}
-	c = b.start(b.sink)
-	b.sink.Await(t, b.want)
+	c = b.read()
 	if !c.said.Has("was not written by a collector") {
 		t.Error("it is not said")
 	}
@@ -170,8 +154,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		c := b.start(b.sink)
 		b.sink.Set(func() { b.sink.Mute = true })
 		for range 3 {
-			b.produce(30)
-			b.sink.Await(t, b.want)
+			b.readMore(30)
 		}
 		c.kill(b.sink)
 		b.sink.Unmute()
@@ -185,8 +168,7 @@ func TestCutsOfUnknownRules(t *testing.T) {
 		wait.Until(t, "it to be said", func() bool { return c.said.Has("waiting for these rules") })
 		c.pipeline.SetRules(b.rules, nil)
 		wait.Until(t, "the cuts to be made again", func() bool { return b.sink.Records() > sent })
-		b.produce(10)
-		b.sink.Await(t, b.want)
+		b.readMore(10)
 		if c.said.Has("by other rules") {
 			t.Error(c.said.String())
 		}
@@ -237,9 +219,7 @@ func (b *bench) cuts() (all []pipeline.Again) {
 func TestAWrongPassword(t *testing.T) {
 	t.Parallel()
 	cluster := kafkatest.Shared(t)
-	b := newBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 1)
-	b.make()
-	b.produce(10)
+	b := newBench(t, kafka.Config{Brokers: cluster.Addresses(), Create: true}, 1).filled(10)
 	password := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(password, []byte("wrong"), 0o600); err != nil {
 		t.Fatal(err)

@@ -201,7 +201,7 @@ func TestOIDC(t *testing.T) {
 	}
 }
 
-// What a provider answers gives no one more rights than it says.
+// No answer of a provider gives a person more rights than it states.
 func TestHostileAnswersOfAProvider(t *testing.T) {
 	set := func(name string, value any) func(*standIn) {
 		return func(p *standIn) { p.change = func(claims map[string]any) { claims[name] = value } }

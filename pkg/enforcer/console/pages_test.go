@@ -334,7 +334,8 @@ func TestTheListShowsWhatEntriesRefuse(t *testing.T) {
 	}
 }
 
-// Parts are well while they read what comes in, and not when they are behind. What rules leave out on purpose is no loss.
+// Parts are well while they read what comes in, and not when they are behind. Requests that rules leave out on
+// purpose are no loss.
 func TestThePartsOfABusySystemAreWell(t *testing.T) {
 	now := time.Date(2026, 3, 3, 8, 0, 0, 0, time.UTC)
 	var collector, aggregator string

@@ -6,7 +6,7 @@
 // Ip) and prefixes (Range), and, when a bouncer asks for their scope, users (username) and other fields under their own
 // names. The scenario is the rule's name, manual for blocks by hand; the origin is weir, or manual.
 //
-// # What always holds
+// # Guarantees
 //
 // A list is complete. An error before its first byte is an answer of 5xx; a later error ends the connection. While
 // there is no complete blocklist the answer is 503, and bouncers keep their decisions. No value is both new and

@@ -8,7 +8,7 @@
 // of one address and in total; streams that stay open; large headers together; the bytes and the frames of a message; and
 // what a client may send of a call before it is read. A call has to arrive, and to be answered, within callPatience. Calls
 // wait for a place, since Envoy lets a request pass whose call fails. If too many wait, or one address has too many, a
-// call is answered Unavailable when its header has arrived. What panics is answered Unavailable too.
+// call is answered Unavailable when its header has arrived. A call that panics is answered Unavailable too.
 //
 // A client may leave its messages unfinished, and its answers untaken. So at most maxUnread calls wait for their message;
 // when there are more, the oldest one ends. At most maxUnsent answers wait for their client, each no longer than
@@ -66,7 +66,7 @@ const (
 	// When a call fails because it is too long, Envoy lets the client through.
 	messageBytes = 256 << 10
 	// streamWindow is what a client may send of a call before the call is read. It is fixed: the library's own grows up to
-	// 16 MiB, for all calls of a connection. What a connection may send bounds its speed only, and takes no memory.
+	// 16 MiB, for all calls of a connection. The window of a connection bounds its speed only, and takes no memory.
 	streamWindow      = 64 << 10
 	connectionWindow  = 1 << 20
 	callPatience      = 10 * time.Second

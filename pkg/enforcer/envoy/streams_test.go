@@ -135,7 +135,7 @@ func message(t *testing.T, m proto.Message) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(of))), of...)
 }
 
-// What a client may send of a call before it is read does not grow, however the client behaves.
+// No client gets to send more of a call before it is read than at its start.
 func TestTheWindowOfACallStays(t *testing.T) {
 	s := start(t, nil)
 	c := s.strange(t, 0)

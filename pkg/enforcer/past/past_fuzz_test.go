@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever is stored or sent as a cursor is read without a panic; what was read is written in the same way, and an event
-// that can be read matches a query for its own key.
+// Reading stored bytes or a cursor does not panic. A cursor or an event that was read is written in the same way, and the
+// event matches a query for its own key.
 func FuzzStoredBytes(f *testing.F) {
 	f.Add([]byte(`{"v":1,"id":"one","rule":"per-ip","key":"2001:db8::/64","fields":{"ip":"2001:db8::/64"},"from":"2026-03-03T08:00:00Z","until":"2026-03-03T08:10:00Z",` +
 		`"decided":"2026-03-03T08:00:01Z","limit":"10/min","count":11,"level":1,"mode":"enforce","source":"verdict","by":"weir","why":"","event":"blocked","at":"2026-03-03T08:00:01Z"}`))

@@ -150,8 +150,8 @@ func TestOtherLimitsAreCompared(t *testing.T) {
 	}
 }
 
-// What aggregators do not count does not count here: what is there twice, damaged, ahead of time, or of another rule. An
-// unblock lets the key begin again.
+// Hits that aggregators do not count do not count here: those that are there twice, damaged, ahead of time, or of another
+// rule. An unblock lets the key begin again.
 func TestHitsCountAsInAggregators(t *testing.T) {
 	s := newStand(t)
 	first := s.send(every("203.0.113.7", 11, 1000)...)

@@ -78,7 +78,7 @@ func atOnce(t *testing.T, p *Place) {
 		remain(fmt.Sprintf("%+v", step), step.jobs, step.calls, step.ofQuotas)
 	}
 
-	// What another rule refuses occupies nothing.
+	// An attempt that another rule refuses occupies nothing.
 	askFor(t, s, of(later, "a", 1))
 	for range 5 {
 		if v := askFor(t, s, of(jobs, "a", 3), of(later, "a", 1)); v.Admitted {

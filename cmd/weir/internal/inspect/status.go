@@ -199,7 +199,7 @@ func (w *watched) look(ctx context.Context, last bool, patience time.Duration) *
 		}
 	}
 
-	// Everything runs in the process that has the topics. What answers without it belongs elsewhere.
+	// Everything runs in the process that has the topics. A part that answers without it belongs elsewhere.
 	if report.idle != "" && report.reached() > 0 {
 		report.Faults = append(report.Faults, fmt.Sprintf("no process runs on the topics in %s, but %s: it is of another configuration; ask with that one, or stop it", report.idle, report.answered()))
 	}

@@ -23,7 +23,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Whatever is sent, reading ends, and the rest is shorter than a character.
+// Reading any input ends, and leaves less than a character.
 func FuzzKeys(f *testing.F) {
 	f.Add([]byte("\x1b[1;5A日\x1b"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
