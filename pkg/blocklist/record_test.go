@@ -106,10 +106,11 @@ func TestParseTarget(t *testing.T) {
 		"::ffff:1.2.3.4": "ip 1.2.3.4", "::ffff:1.2.3.4/120": "ip 1.2.3.0/24", "1.2.3.4/32": "ip 1.2.3.4", "ip:1.2.3.4": "ip 1.2.3.4",
 		"64:ff9b::203.0.113.7": "ip 203.0.113.7", "2002:cb00:7107::/48": "ip 203.0.113.7", "path:/x/..//%73ignin": "path /signin", "path:/100%": "path /100%",
 		"user:alice": "user alice", "user:a:b": "user a:b", "host:Example.org.": "host example.org", "user:1.2.3.4": "user 1.2.3.4",
+		" user:alice ": "user alice ", "user: alice": "user  alice", " 203.0.113.7 ": "ip 203.0.113.7", "ip: 203.0.113.7 ": "ip 203.0.113.7", "host:example.org ": "host example.org",
 		"": "", "alice": "", "user:": "", "ip:x": "", "pause:x": "", "a/b:c": "", "1.2.3.4/33": "",
 	} {
 		scope, value, err := ParseTarget(text)
-		if got := strings.TrimSpace(scope + " " + value); got != want || (err == nil) != (want != "") {
+		if got := strings.TrimLeft(scope+" "+value, " "); got != want || (err == nil) != (want != "") {
 			t.Errorf("%q: %q, %v; want %q", text, got, err, want)
 		}
 		if err == nil {

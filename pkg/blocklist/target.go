@@ -26,22 +26,21 @@ func validScope(scope string) bool {
 
 // ParseTarget reads the target of an order: an address or a prefix, or a field's name, a colon and its value:
 // 203.0.113.7, 2001:db8::/64, user:alice, host:example.org. It returns addresses, prefixes and hosts in their canonical
-// form.
+// form. A value keeps its spaces: a client may be named "alice ", and that is not alice.
 func ParseTarget(text string) (scope, value string, err error) {
-	text = strings.TrimSpace(text)
-	if prefix, err := address.Parse(text); err == nil {
+	if prefix, err := address.Parse(strings.TrimSpace(text)); err == nil {
 		return scopeIP, address.Text(prefix), nil
 	}
 
 	// An IPv6 address has colons too, but was read above.
-	scope, value, found := strings.Cut(text, ":")
+	scope, value, found := strings.Cut(strings.TrimLeft(text, " \t"), ":")
 	switch {
 	case !found:
 		return "", "", fmt.Errorf("%q is no address, prefix or field; write 203.0.113.7, 10.0.0.0/8, user:alice or host:example.org", text)
 	case scope == scopeIP:
 		return parseAddressTarget(value)
 	case scope == scopeHost:
-		value = strings.TrimSuffix(strings.ToLower(value), ".")
+		value = strings.TrimSuffix(strings.ToLower(strings.TrimSpace(value)), ".")
 	case scope == "path":
 		value, _ = request.PathForm{}.Normal(value, false, nil) // the form that checks ask for
 	}
@@ -53,7 +52,7 @@ func ParseTarget(text string) (scope, value string, err error) {
 }
 
 func parseAddressTarget(text string) (scope, value string, err error) {
-	prefix, err := address.Parse(text)
+	prefix, err := address.Parse(strings.TrimSpace(text))
 	if err != nil {
 		return "", "", fmt.Errorf("%q is no address and no prefix", text)
 	}

@@ -42,6 +42,9 @@ type Decoder struct {
 	request Request // for DecodeEach
 	kept    error   // the result of Decode, with OTLP
 	count   int
+
+	trial bool // of a sample, which more bounds
+	tried int
 }
 
 // NewDecoder makes a Decoder of an envelope (Envelopes, and "" for none) and a format (NewParser). Choose must have
@@ -182,6 +185,19 @@ func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
 	if d.begin(record) {
 		d.eachOTLP(record, &d.request, each)
 	}
+}
+
+// maxTried bounds the lines, log records and lists of these that a trial reads: every format reads all of a sample, and a
+// body of a few kilobytes may unpack to millions of them.
+const maxTried = 2000
+
+// more reports whether a further one is read.
+func (d *Decoder) more() bool {
+	if !d.trial {
+		return true
+	}
+	d.tried++
+	return d.tried <= maxTried
 }
 
 // Want sets which fields of requests are read from the next record on, see Parser.Want.

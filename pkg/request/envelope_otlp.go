@@ -107,11 +107,11 @@ func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)
 	}
 
 	resources := o.root.list(rootLogs)
-	for resource, i := nextObject(resources, 0); i > 0; resource, i = nextObject(resources, i) {
+	for resource, i := nextObject(resources, 0); i > 0 && d.more(); resource, i = nextObject(resources, i) {
 		o.resource.read(resource)
 		o.share(2, o.resource.list(resourceAttributes))
 		scopes := o.resource.list(resourceScopes)
-		for scope, i := nextObject(scopes, 0); i > 0; scope, i = nextObject(scopes, i) {
+		for scope, i := nextObject(scopes, 0); i > 0 && d.more(); scope, i = nextObject(scopes, i) {
 			d.eachLog(scope, r, each)
 		}
 	}
@@ -122,7 +122,7 @@ func (d *Decoder) eachLog(scope string, r *Request, each func(*Request, error)) 
 	o.scope.read(scope)
 	o.share(1, o.scope.list(scopeAttributes))
 	logs := o.scope.list(scopeRecords)
-	for log, i := nextObject(logs, 0); i > 0; log, i = nextObject(logs, i) {
+	for log, i := nextObject(logs, 0); i > 0 && d.more(); log, i = nextObject(logs, i) {
 		r.Reset()
 		each(r, d.openLog(log, r))
 	}

@@ -124,7 +124,7 @@ func CheckOTLP(record []byte) bool {
 func (d *Decoder) eachWire(record string, r *Request, each func(*Request, error)) {
 	w := &d.otlp.wire
 	complete := eachField(wireOf(record), func(number protowire.Number, resource []byte) bool {
-		if number != wireLogs {
+		if number != wireLogs || !d.more() {
 			return true
 		}
 
@@ -134,7 +134,7 @@ func (d *Decoder) eachWire(record string, r *Request, each func(*Request, error)
 		})
 		d.otlp.share(2, listOf(&w.resource))
 		return whole && eachField(resource, func(number protowire.Number, scope []byte) bool {
-			return number != wireScopes || d.eachWireLog(scope, r, each)
+			return number != wireScopes || !d.more() || d.eachWireLog(scope, r, each)
 		})
 	})
 	if !complete {
@@ -150,7 +150,7 @@ func (d *Decoder) eachWireLog(scope []byte, r *Request, each func(*Request, erro
 	})
 	d.otlp.share(1, listOf(&w.scope))
 	return whole && eachField(scope, func(number protowire.Number, log []byte) bool {
-		if number != wireRecords {
+		if number != wireRecords || !d.more() {
 			return true
 		}
 		r.Reset()

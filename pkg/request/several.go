@@ -19,7 +19,7 @@ func (d *Decoder) eachLine(record string, each func(*Request, error)) {
 	}
 	each(&d.request, err)
 	d.forgetLine()
-	for rest != "" {
+	for rest != "" && d.more() {
 		line, rest = firstLine(rest)
 		each(&d.request, d.Decode(line, &d.request))
 		d.forgetLine()

@@ -224,6 +224,7 @@ func (t *trial) run(sample []string, o Options) {
 		}
 	}
 
+	d.trial = true
 	isLines := d.fields == nil
 	if inner, ok := d.parser.(*jsonParser); ok {
 		inner.doubts, d.fields.doubts = &t.doubts, &t.doubts

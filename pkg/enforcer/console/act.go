@@ -50,8 +50,8 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, v, err)
 		return
 	}
-	a := &action{Confirm: r.PostForm.Get("confirm") == "yes", Back: nextOf(r.PostForm.Get("back"))}
-	for name, to := range map[string]*string{"action": &a.Name, "target": &a.Target, "rule": &a.Rule, "for": &a.For, "why": &a.Why, "allow": &a.Allow} {
+	a := &action{Target: r.PostForm.Get("target"), Confirm: r.PostForm.Get("confirm") == "yes", Back: nextOf(r.PostForm.Get("back"))}
+	for name, to := range map[string]*string{"action": &a.Name, "rule": &a.Rule, "for": &a.For, "why": &a.Why, "allow": &a.Allow} {
 		*to = strings.TrimSpace(r.PostForm.Get(name))
 	}
 	if _, known := verbs[a.Name]; !known {

@@ -106,8 +106,8 @@ type actionsView struct {
 
 // key is the page of one key.
 func (c *Console) key(w http.ResponseWriter, r *http.Request, v *visitor) error {
-	key := strings.TrimSpace(r.URL.Query().Get("key"))
-	if key == "" {
+	key := r.URL.Query().Get("key") // with its spaces: it may be of a client who is named so
+	if strings.TrimSpace(key) == "" {
 		http.Redirect(w, r, root, http.StatusSeeOther)
 		return nil
 	}

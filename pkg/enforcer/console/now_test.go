@@ -220,6 +220,41 @@ func TestAUserNamedAsANetwork(t *testing.T) {
 	}
 }
 
+// A user whose name ends in a space is another one than the user without it: the row's page and its forms are about that
+// user alone.
+func TestAUserNamedWithASpace(t *testing.T) {
+	const name = "alice "
+	s := newStand(t, true, verdict("per-user", name, map[string]string{"user": name})).withRules("x")
+	answers := s.answer
+	s.answer = func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/find" {
+			answers(w, r)
+			return
+		}
+		found := []*blocklist.Entry{}
+		for one := range s.set.Find(r.URL.Query().Get("key"), time.Now().UnixMilli()) {
+			found = append(found, one.Entry)
+		}
+		fmt.Fprint(w, asJSON(t, map[string]any{"entries": found}))
+	}
+	s.start()
+	s.login("ann's")
+	_, list, _ := s.get("/console/")
+	link := regexp.MustCompile(`href="(/console/key[^"]*)"`).FindStringSubmatch(list)
+	_, page, _ := s.get(html.UnescapeString(link[1]))
+	for _, target := range []string{name, "user:" + name} {
+		if !strings.Contains(page, `name="target" value="`+target+`"`) {
+			t.Errorf("%s has no form about %q: %s", link[1], target, page)
+		}
+		s.orders = nil
+		form := url.Values{"token": {s.token()}, "action": {"unblock"}, "target": {target}, "why": {"x"}, "step": {"do"}}
+		s.post("/console/act", form)
+		if want := "key=" + url.QueryEscape(target) + "&"; len(s.orders) != 1 || !strings.Contains(s.orders[0], want) {
+			t.Errorf("%q, not about %q", s.orders, want)
+		}
+	}
+}
+
 // The first paint is small, also with a full page of long keys, and nothing in it needs an exception of the policy.
 func TestFirstPaint(t *testing.T) {
 	var entries []*blocklist.Entry
