@@ -19,6 +19,7 @@
 // the changes since then. Its cursor is kept on disk. A bouncer that is unknown, or whose cursor is older than the kept
 // changes (200,000 changes, a day), gets everything next, with lately ended decisions. Decisions are on disk before a
 // bouncer gets them, so that it gets their end even after a crash. It then gets some changes again, which does no harm.
+// While the disk fails, or takes longer than a second, bouncers get them all the same.
 // A decision whose end moves to a later time is sent when that is known, and once more after its earlier end, because
 // some bouncers ignore it before.
 //
@@ -27,7 +28,8 @@
 // The list is compared with the table when a bouncer asks, in at most a tenth of the time, or every 10 s: with a
 // million entries the answer is some seconds old. The comparison is skipped when neither the list nor the rules changed
 // and nothing has ended. Until a bouncer asks the API keeps nothing in memory; then about 320 bytes an entry. Answers
-// are bounded in number and in the time that a slow reader has. Run saves the tables; nothing else starts a goroutine.
+// are bounded in number and in the time that a slow reader has. Run saves the tables. Besides, one goroutine for each of
+// the two tables may write changes, and outlives the answer where the disk hangs.
 // Bouncers of one kind behind one address with one key are distinguished by their connections, as long as they keep
 // them.
 package crowdsec

@@ -24,6 +24,35 @@ type journal struct {
 	path    string     // of the saved table
 	written int64      // the last revision that the disk has
 	broken  bool       // nothing may be added: the table has to be saved
+
+	turn chan struct{} // of the answer whose changes are written
+}
+
+// patience is how long an answer waits for the disk. Traefik's plugin refuses everyone after a poll without an answer.
+const patience = time.Second
+
+var errHangs = errors.New("the disk does not answer; bouncers may miss the end of what they get now, if the process is killed")
+
+// persistSoon is persist, which goes on by itself when the disk takes too long.
+func (t *table) persistSoon(now time.Time) error {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case t.journal.turn <- struct{}{}:
+	case <-timer.C:
+		return errHangs
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- t.persist(now)
+		<-t.journal.turn
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return errHangs
+	}
 }
 
 func (j *journal) file() string { return j.path + ".changes" }

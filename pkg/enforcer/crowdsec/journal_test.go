@@ -3,8 +3,11 @@ package crowdsec
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -56,6 +59,50 @@ func TestKilledWithAnAddressOfAPrefix(t *testing.T) {
 	s.list.lift("per-net", "2001:db8:1::/64")
 	s.now = s.now.Add(10 * time.Second)
 	s.expect(t, "", " | Ip 2001:db8:1::7 per-net -1s")
+}
+
+// Bouncers get their answers while the disk hangs, and what they got is on it once it does not. A pipe that is not read
+// hangs as such a disk does.
+func TestADiskThatHangs(t *testing.T) {
+	s := newSite(t)
+	end := s.after(time.Hour)
+	s.list.block("per-ip", "ip", "203.0.113.1", end)
+	s.poll(t, "")
+	if err := s.Save(); err != nil {
+		t.Fatal(err)
+	}
+	pipe := filepath.Join(s.folder, "bouncers.changes")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.list.block("per-ip", "ip", "203.0.113.2", end)
+	s.now = s.now.Add(10 * time.Second)
+	answers := make(chan *httptest.ResponseRecorder, 2)
+	go func() {
+		answers <- s.ask("GET", "/v1/decisions/stream", "")
+		answers <- s.ask("GET", "/v1/decisions/stream", "")
+	}()
+	for _, want := range []string{"Ip 203.0.113.2 per-ip 59m50s | ", " | "} {
+		select {
+		case w := <-answers:
+			if got := read(t, w); got.String() != want {
+				t.Errorf("got %s, want %s", got.String(), want)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("bouncers wait for the disk")
+		}
+	}
+	reader, err := os.Open(pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(reader); err != nil || !bytes.Contains(text, []byte("203.0.113.2")) {
+		t.Errorf("%s, %v", text, err)
+	}
+	reader.Close()
+	if err := s.Save(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A journal that is cut off or changed at any byte is read up to the part with the damage, and what comes later is kept

@@ -95,7 +95,7 @@ func (a *API) stream(w http.ResponseWriter, r *http.Request, key string) {
 	t := a.tableOf(key)
 	said := t.answerTo(who, r.RemoteAddr, &f, startup)
 	t.mu.Unlock()
-	a.note("keeping the changes for bouncers", t.persist(a.Now()))
+	a.note("keeping the changes for bouncers", t.persistSoon(a.Now()))
 	said.write(out, now)
 
 	// Only now has the bouncer got them. If writing fails it panics, and the bouncer gets the same changes again.

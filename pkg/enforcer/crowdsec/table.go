@@ -64,7 +64,8 @@ type change struct {
 }
 
 func newTable(spread func(outright.Someone) []netip.Prefix, spreads func() uint64) *table {
-	return &table{spread: spread, spreads: spreads, values: map[string][]*row{}, bouncers: bouncers{}, connections: map[bouncer]*connections{}}
+	return &table{spread: spread, spreads: spreads, values: map[string][]*row{}, bouncers: bouncers{}, connections: map[bouncer]*connections{},
+		journal: journal{turn: make(chan struct{}, 1)}}
 }
 
 // unchanged returns a prefix unchanged.

@@ -47,6 +47,30 @@ func query[T any](t testing.TB, dsn, statement string) (v T) {
 	return v
 }
 
+// A connection to a server that has become a replica is given up, so that the next one reaches the new primary.
+func TestAServerThatIsReadOnly(t *testing.T) {
+	s := sqlserver.MariaDB(t)
+	p := newPlace(t, s)
+	b := p.open(mysql.Options{Connections: 1, Budget: time.Second, History: time.Hour})
+	last := query[int](t, p.dsn, "SELECT CONNECTION_ID()")
+	s.Admin(t, "SET GLOBAL read_only = 1")
+	if r, err := commit(b, time.Minute, set("a", 0, 1)); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if err := b.Add(ctx, []stored.Attempt{{}}); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Errorf("rows of attempts: %v", err)
+	}
+	wait.Until(t, "the connections are others", func() bool {
+		_, _ = commit(b, time.Minute, set("a", 0, 1))
+		left := fmt.Sprintf("SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE USER = '%s' AND ID < %d", sqlserver.User, last)
+		return query[int](t, p.dsn, left) == 0
+	})
+	s.Admin(t, "SET GLOBAL read_only = 0")
+	if r, err := commit(b, time.Minute, set("a", 0, 1)); err != nil || !r.Done {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // A commit waits for a locked cell no longer than its budget, and the connection outlives that.
 func TestALockedCell(t *testing.T) {
 	p := newPlace(t, sqlserver.MariaDB(t))

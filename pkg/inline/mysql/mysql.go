@@ -174,6 +174,10 @@ const (
 	deadlock        = 1213
 	recordChanged   = 1020 // MariaDB's, with innodb_snapshot_isolation
 	noSuchTable     = 1146
+
+	readOnlyServer      = 1290
+	readOnlyTransaction = 1792
+	readOnlyMode        = 1836
 )
 
 // isConflict reports whether the server ended a statement for the sake of another.

@@ -90,7 +90,8 @@ func caught(err *error, then func()) {
 	}
 }
 
-// A safe connection is not used again after a panic.
+// A safe connection is not used again after a panic, nor once its server is read-only: after a failover that is a
+// replica, and the next connection may reach the new primary.
 type safe struct {
 	conn
 	broken bool
@@ -111,18 +112,28 @@ func (s *safe) breaks() {
 	_ = s.conn.Close() // else closing its rows would wait for more
 }
 
+// noted notes that the server is read-only.
+func (s *safe) noted(err error) error {
+	switch codeOf(err) {
+	case readOnlyServer, readOnlyTransaction, readOnlyMode:
+		s.broken = true
+	}
+	return err
+}
+
 func (s *safe) IsValid() bool { return !s.broken && s.conn.IsValid() }
 
 func (s *safe) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (_ driver.Result, err error) {
 	defer caught(&err, s.breaks)
-	return s.conn.ExecContext(ctx, text, args)
+	result, err := s.conn.ExecContext(ctx, text, args)
+	return result, s.noted(err)
 }
 
 func (s *safe) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (_ driver.Rows, err error) {
 	defer caught(&err, s.breaks)
 	rows, err := s.conn.QueryContext(ctx, text, args)
 	if err != nil {
-		return nil, err
+		return nil, s.noted(err)
 	}
 	several, ok := rows.(driver.RowsNextResultSet)
 	if !ok {
@@ -143,7 +154,7 @@ func (r *safeRows) Next(values []driver.Value) (err error) {
 
 func (r *safeRows) NextResultSet() (err error) {
 	defer caught(&err, r.of.breaks)
-	return r.RowsNextResultSet.NextResultSet()
+	return r.of.noted(r.RowsNextResultSet.NextResultSet())
 }
 
 func (r *safeRows) Close() (err error) {

@@ -27,6 +27,7 @@ const (
 	deadlockDetected     = "40P01"
 	divisionByZero       = "22012" // how the commit ends when another process has inserted one of its cells
 	undefinedTable       = "42P01"
+	readOnly             = "25006"
 )
 
 // Commit does all changes or none.

@@ -86,6 +86,22 @@ func TestALockedCell(t *testing.T) {
 	}
 }
 
+// A connection to a server that has become a standby is given up, so that the next one reaches the new primary.
+func TestAServerThatIsReadOnly(t *testing.T) {
+	p := newPlace(t, sqlserver.Postgres(t))
+	p.open(postgres.Options{}).Close()
+	run(t, p.url, "ALTER ROLE "+sqlserver.User+" SET default_transaction_read_only = on")
+	b := p.open(postgres.Options{Connections: 1, Budget: time.Second})
+	if r, err := commit(b, time.Minute, set("a", 0, 1)); err == nil || !strings.Contains(err.Error(), "read-only") {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	run(t, p.url+"&default_transaction_read_only=off", "ALTER ROLE "+sqlserver.User+" RESET default_transaction_read_only")
+	wait.Until(t, "a connection that can write", func() bool {
+		r, err := commit(b, time.Minute, set("a", 0, 1))
+		return err == nil && r.Done
+	})
+}
+
 // When all connections are busy, a call fails with its own context.
 func TestAllConnectionsAreBusy(t *testing.T) {
 	s := sqlserver.Postgres(t)

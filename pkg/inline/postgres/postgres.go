@@ -8,7 +8,8 @@
 //
 // A statement that is not answered within its context goes on for at most Options.Budget, and PostgreSQL ends it by
 // itself after that time (statement_timeout, lock_timeout). So a connection outlives a slow answer; one to a server that
-// hangs is given up. A commit that did not begin before Commit.At+Slack changes nothing.
+// hangs is given up, and so is one to a server that is read-only: after a failover that is a standby, and the next
+// connection may reach the new primary. A commit that did not begin before Commit.At+Slack changes nothing.
 //
 // How many commits a crash of the server may lose is its own configuration (fsync, synchronous_commit).
 //
@@ -171,6 +172,8 @@ func configOf(o Options) (*pgxpool.Config, error) {
 	}
 	own.MaxProtocolMessageBodyLen = tables.MostAnswer
 	own.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) { return tables.Bound(c), nil }
+	ends := own.OnPgError
+	own.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool { return e.Code != readOnly && ends(c, e) }
 	own.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn(), DeadlineDelay: budget}
 	}
