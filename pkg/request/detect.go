@@ -54,7 +54,10 @@ func Choose(envelope, format string, sample []string, o Options) (Choice, error)
 	}
 
 	// The sample comes from outside: each record is read by every candidate.
-	sample = sample[:min(len(sample), maxSample)]
+	sample = slices.Clone(sample[:min(len(sample), maxSample)])
+	for i, record := range sample {
+		sample[i] = shortOTLP(record)
+	}
 	trials := candidates(envelope, format, sample, o)
 	for i := range trials {
 		trials[i].run(sample, o)

@@ -27,6 +27,42 @@ func TestATrialReadsNotAllOfALongRecord(t *testing.T) {
 	}
 }
 
+// A long record is read with its first log records only, and with what these share.
+func TestATrialOfALongRecordScansItsBeginning(t *testing.T) {
+	const line = `198.51.100.9 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "x"`
+	log := `{"body":{"stringValue":` + quote(line) + `}}`
+	shared := `{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]}`
+	of := func(logs, scopes, resources int, log string) string {
+		scope := `{"logRecords":[` + strings.Repeat(","+log, logs)[1:] + `],"scope":` + shared + `}`
+		resource := `{"scopeLogs":[` + strings.Repeat(","+scope, scopes)[1:] + `],"resource":` + shared + `}`
+		return `{"resourceLogs":[` + strings.Repeat(","+resource, resources)[1:] + `]}`
+	}
+	for name, record := range map[string]string{
+		"log records":      of(12_000, 1, 1, log),
+		"scopes":           of(1, 12_000, 1, log),
+		"resources":        of(1, 1, 12_000, log),
+		"a long one first": strings.Replace(of(12_000, 1, 1, log), `"logRecords":[{`, `"logRecords":[{"body":{"stringValue":"`+strings.Repeat("x", 2<<20)+`"}},{`, 1),
+	} {
+		short := shortOTLP(record)
+		scan := newJSONScan()
+		if len(short) > longOTLP+1000 || len(short) < longOTLP*9/10 || !scan.read(short) {
+			t.Errorf("%s: %d of %d bytes, %.300s", name, len(short), len(record), short)
+		}
+		if choice, err := Choose("otlp", "combined", []string{short}, Options{}); err != nil {
+			t.Errorf("%s: %+v, %v", name, choice, err)
+		}
+		if !strings.HasPrefix(short, `{"resourceLogs":[{"resource":`+shared+`,"scopeLogs":[{"scope":`+shared+`,"logRecords":[{`) {
+			t.Errorf("%s has not what log records share: %.300s", name, short)
+		}
+	}
+	if got := shortOTLP(of(10, 2, 2, log)); got != of(10, 2, 2, log) {
+		t.Errorf("a short record became %q", got)
+	}
+	if text := strings.Repeat("x", 2<<20); shortOTLP(text) != text {
+		t.Error("other text became another one")
+	}
+}
+
 // inProtobuf is a line in OTLP's logs, so many times at each level.
 func inProtobuf(line string, logs, scopes, resources int) string {
 	part := func(tag byte, text string) string {

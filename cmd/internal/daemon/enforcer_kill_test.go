@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,10 +20,19 @@ func killed(t *testing.T, e *edge, more string) *edge {
 	t.Helper()
 	nobody := "127.0.0.1:1"
 	one := newEdge(t, fmt.Sprintf("kafka: {brokers: [%q]}", nobody), more)
-	if err := os.CopyFS(filepath.Join(one.folder, "data", "enforcer"), os.DirFS(filepath.Join(e.folder, "data", "enforcer"))); err != nil {
-		t.Fatal(err)
+	folder := filepath.Join(one.folder, "data", "enforcer")
+	for {
+		err := os.CopyFS(folder, os.DirFS(filepath.Join(e.folder, "data", "enforcer")))
+		if err == nil {
+			return one.start()
+		}
+		if !errors.Is(err, fs.ErrNotExist) { // a file got its name meanwhile
+			t.Fatal(err)
+		}
+		if err := os.RemoveAll(folder); err != nil {
+			t.Fatal(err)
+		}
 	}
-	return one.start()
 }
 
 // After a kill, without Kafka, active entries are active again: verdicts that are a moment old, and manual entries that were
