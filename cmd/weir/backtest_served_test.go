@@ -40,13 +40,14 @@ func TestBacktestOfOtherServers(t *testing.T) {
 	}
 	report := func(t *testing.T, args ...string) (requests int, rules string) {
 		t.Helper()
-		out := toldOf(append([]string{"backtest", "--json"}, args...))
+		var stdout, stderr locked.Buffer
+		run(append([]string{"weir", "backtest", "--json"}, args...), strings.NewReader(""), &stdout, &stderr)
 		var r struct {
 			Requests int             `json:"requests"`
 			Rules    json.RawMessage `json:"rules"`
 		}
-		if err := json.Unmarshal([]byte(out), &r); err != nil {
-			t.Fatalf("%v: %s", err, out)
+		if err := json.Unmarshal([]byte(stdout.String()), &r); err != nil {
+			t.Fatalf("%v: %s%s", err, stdout.String(), stderr.String())
 		}
 		return r.Requests, string(r.Rules)
 	}
@@ -156,8 +157,7 @@ func TestBacktestOfOtherServers(t *testing.T) {
 
 		// The data node has lost the last block for as long as HDFS has not closed the file.
 		writer.Kill()
-		server.Kill()
-		server.Restart()
+		server.RestartData()
 		var stdout, stderr locked.Buffer
 		run([]string{"weir", "backtest", "--limit", "10/min", "hdfs://" + strings.TrimPrefix(server.URL, "http://") + "/logs/web/"}, strings.NewReader(""), &stdout, &stderr)
 		if said := stderr.String(); !strings.Contains(said, "/logs/web/6.log: it is being written, and it cannot be read now") {

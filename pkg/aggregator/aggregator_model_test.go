@@ -329,7 +329,7 @@ func (l *lab) wake(zombie *partition) {
 }
 
 func TestKilledAtEveryStep(t *testing.T) {
-	lives, seeds := 40, uint64(60)
+	lives, seeds := 40, uint64(30)
 	if testing.Short() {
 		seeds = 10
 	}

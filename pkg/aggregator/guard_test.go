@@ -27,7 +27,7 @@ rules:
 // Which blocks are guarded is a function of the log, whatever is killed: a former owner's counts, and windows that have
 // hits already which are read again, change nothing.
 func TestGuardedWhateverIsKilled(t *testing.T) {
-	seeds := uint64(40)
+	seeds := uint64(20)
 	if testing.Short() {
 		seeds = 10
 	}

@@ -103,9 +103,18 @@ func (s *Server) command(class string, args ...string) *exec.Cmd {
 }
 
 // Restart starts the nodes after Kill, and returns when files can be written.
-func (s *Server) Restart() {
+func (s *Server) Restart() { s.t.Helper(); s.start(nameNode, dataNode) }
+
+// RestartData ends the data node at once, as kill -9 does, and starts it again.
+func (s *Server) RestartData() {
 	s.t.Helper()
-	for _, class := range []string{nameNode, dataNode} {
+	s.end(dataNode)
+	s.start(dataNode)
+}
+
+func (s *Server) start(classes ...string) {
+	s.t.Helper()
+	for _, class := range classes {
 		s.nodes[class] = s.command(class)
 		s.must(s.nodes[class].Start())
 	}
@@ -120,11 +129,15 @@ func (s *Server) Restart() {
 
 // Kill ends the nodes at once, as kill -9 does.
 func (s *Server) Kill() {
-	for _, node := range s.nodes {
-		_ = node.Process.Kill()
-		_ = node.Wait()
+	for class := range s.nodes {
+		s.end(class)
 	}
-	clear(s.nodes)
+}
+
+func (s *Server) end(class string) {
+	_ = s.nodes[class].Process.Kill()
+	_ = s.nodes[class].Wait()
+	delete(s.nodes, class)
 }
 
 // Put writes a file.
