@@ -157,7 +157,7 @@ func TestBacktestOfOtherServers(t *testing.T) {
 
 		// The data node has lost the last block for as long as HDFS has not closed the file.
 		writer.Kill()
-		server.RestartData()
+		server.RestartData(func() {})
 		var stdout, stderr locked.Buffer
 		run([]string{"weir", "backtest", "--limit", "10/min", "hdfs://" + strings.TrimPrefix(server.URL, "http://") + "/logs/web/"}, strings.NewReader(""), &stdout, &stderr)
 		if said := stderr.String(); !strings.Contains(said, "/logs/web/6.log: it is being written, and it cannot be read now") {

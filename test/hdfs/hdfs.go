@@ -96,7 +96,8 @@ func (s *Server) configure(web, rpc string) {
 }
 
 func (s *Server) command(class string, args ...string) *exec.Cmd {
-	java := []string{"-Xmx256m", "-XX:TieredStopAtLevel=1", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", s.folder + ":" + s.jars + "/*", class}
+	// It runs for a short time: it does not optimize, and does not verify classes.
+	java := []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+UnlockDiagnosticVMOptions", "-XX:-BytecodeVerificationRemote", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", s.folder + ":" + s.jars + "/*", class}
 	command := exec.Command("java", append(java, args...)...)
 	command.Env = append(os.Environ(), "HADOOP_USER_NAME="+User) // the user of the name node may do everything
 	return command
@@ -106,9 +107,10 @@ func (s *Server) command(class string, args ...string) *exec.Cmd {
 func (s *Server) Restart() { s.t.Helper(); s.start(nameNode, dataNode) }
 
 // RestartData ends the data node at once, as kill -9 does, and starts it again.
-func (s *Server) RestartData() {
+func (s *Server) RestartData(meanwhile func()) {
 	s.t.Helper()
 	s.end(dataNode)
+	meanwhile()
 	s.start(dataNode)
 }
 
@@ -261,7 +263,7 @@ func (s *Server) must(err error) {
 	}
 }
 
-// CutOpenBlocks cuts bytes off the files that are being written, as a loss of power does. The nodes do not run.
+// CutOpenBlocks cuts bytes off the files that are being written, as a loss of power does. The data node does not run.
 func (s *Server) CutOpenBlocks(size int64) {
 	s.t.Helper()
 	blocks, err := filepath.Glob(filepath.Join(s.folder, "data", "current", "*", "current", "rbw", "blk_*"))

@@ -99,9 +99,7 @@ func otherFilesWhereFilesAreReadEarly(t *testing.T, server *hdfs.Server) {
 
 // A writer that is killed leaves its file open. Its data node is killed too, and loses what it did not sync: others are read
 // meanwhile. Once HDFS closes the file it is shorter than what was read, which is reported. Nothing counts twice.
-func TestAFileOfHDFSThatIsCutOff(t *testing.T) {
-	t.Parallel()
-	server := hdfs.Start(t)
+func aFileThatIsCutOff(t *testing.T, server *hdfs.Server) {
 	b := newHDFS(t, server, "/logs", new(true), time.Hour)
 	writer := server.NewWriter()
 	writer.Create("/logs/a")
@@ -111,12 +109,10 @@ func TestAFileOfHDFSThatIsCutOff(t *testing.T) {
 	server.Put("/logs/b", text(b.Lines(10)))
 	b.Await()
 	writer.Kill()
-	server.Kill()
-	server.CutOpenBlocks(1000)
-	server.Restart()
+	server.RestartData(func() { server.CutOpenBlocks(1000) })
 	server.Put("/logs/c", text(b.Lines(10)))
 	b.Await()
-	b.Trouble("/logs/a: it is being written, and it cannot be read now")
+	b.Trouble(server.Root + "/logs/a: it is being written, and it cannot be read now")
 
 	other := server.NewWriter()
 	other.Recover("/logs/a")

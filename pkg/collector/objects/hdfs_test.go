@@ -36,6 +36,14 @@ func TestHDFS(t *testing.T) {
 	}
 }
 
+// These kill the nodes.
+func TestAnHDFSThatIsKilled(t *testing.T) {
+	t.Parallel()
+	server := hdfs.Start(t)
+	t.Run("a file that is cut off", func(t *testing.T) { aFileThatIsCutOff(t, server.Below(t, "/cut")) })
+	t.Run("faults", func(t *testing.T) { faults(t, server.Below(t, "/faults")) })
+}
+
 // newHDFS returns a collector of a path of a server. Files that are being written are read if open points to true.
 func newHDFS(t *testing.T, server *hdfs.Server, path string, open *bool, delay time.Duration) *streams.Bench {
 	t.Helper()
@@ -99,9 +107,7 @@ func aFileThatIsBeingWritten(t *testing.T, server *hdfs.Server) {
 }
 
 // A server that ends, and files that may not be read, are named in the status.
-func TestFaultsOfHDFS(t *testing.T) {
-	t.Parallel()
-	server := hdfs.Start(t)
+func faults(t *testing.T, server *hdfs.Server) {
 	b := newHDFS(t, server, "/logs", new(bool), time.Hour)
 	server.Put("/logs/a", text(b.Lines(10)))
 	b.Start()
