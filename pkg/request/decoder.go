@@ -188,15 +188,18 @@ func (d *Decoder) DecodeEach(record string, each func(*Request, error)) {
 }
 
 // maxTried bounds the lines, log records and lists of these that a trial reads: every format reads all of a sample, and a
-// body of a few kilobytes may unpack to millions of them.
+// body of a few kilobytes may unpack to millions of them. Each KiB counts as one more, and one of 512 KiB is not read.
 const maxTried = 2000
 
-// more reports whether a further one is read.
-func (d *Decoder) more() bool {
+// more reports whether a further one is read, of so many bytes.
+func (d *Decoder) more(bytes int) bool {
 	if !d.trial {
 		return true
 	}
-	d.tried++
+	if bytes >= 512<<10 {
+		return false
+	}
+	d.tried += 1 + bytes>>10
 	return d.tried <= maxTried
 }
 

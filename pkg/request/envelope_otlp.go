@@ -14,6 +14,7 @@ type otlp struct {
 	attributes [3]string // of the last log record, its scope and its resource, as they stand in the text
 	shared     [3][]otlpFound
 	found      *jsonScan // the values asked for
+	depth      int       // of the map whose pairs are read
 	wire       otlpWire
 	body       []byte // of bytes
 	bytes      jsonValue
@@ -149,11 +150,11 @@ func (d *Decoder) eachOTLP(record string, r *Request, each func(*Request, error)
 	}
 
 	resources := o.root.list(rootLogs)
-	for resource, i := nextObject(resources, 0); i > 0 && d.more(); resource, i = nextObject(resources, i) {
+	for resource, i := nextObject(resources, 0); i > 0 && d.more(0); resource, i = nextObject(resources, i) {
 		o.resource.read(resource)
 		o.share(2, o.resource.list(resourceAttributes))
 		scopes := o.resource.list(resourceScopes)
-		for scope, i := nextObject(scopes, 0); i > 0 && d.more(); scope, i = nextObject(scopes, i) {
+		for scope, i := nextObject(scopes, 0); i > 0 && d.more(0); scope, i = nextObject(scopes, i) {
 			d.eachLog(scope, r, each)
 		}
 	}
@@ -164,7 +165,7 @@ func (d *Decoder) eachLog(scope string, r *Request, each func(*Request, error)) 
 	o.scope.read(scope)
 	o.share(1, o.scope.list(scopeAttributes))
 	logs := o.scope.list(scopeRecords)
-	for log, i := nextObject(logs, 0); i > 0 && d.more(); log, i = nextObject(logs, i) {
+	for log, i := nextObject(logs, 0); i > 0 && d.more(0); log, i = nextObject(logs, i) {
 		r.Reset()
 		each(r, d.openLog(log, r))
 	}
@@ -265,7 +266,12 @@ func (o *otlp) put(node *jsonNode, into *jsonScan) {
 	o.value.read(value.raw)
 	switch {
 	case o.value.has(valueMap):
-		o.pairs(o.value.list(valueMap), node, into)
+		// Each map is read again for its own pairs, so deeper ones are left out.
+		if o.depth < maxOTLPDepth {
+			o.depth++
+			o.pairs(o.value.list(valueMap), node, into)
+			o.depth--
+		}
 	case o.value.has(valueList):
 		from := len(into.text)
 		list := o.value.list(valueList)

@@ -124,7 +124,7 @@ func CheckOTLP(record []byte) bool {
 func (d *Decoder) eachWire(record string, r *Request, each func(*Request, error)) {
 	w := &d.otlp.wire
 	complete := eachField(wireOf(record), func(number protowire.Number, resource []byte) bool {
-		if number != wireLogs || !d.more() {
+		if number != wireLogs || !d.more(0) {
 			return true
 		}
 
@@ -134,7 +134,7 @@ func (d *Decoder) eachWire(record string, r *Request, each func(*Request, error)
 		})
 		d.otlp.share(2, listOf(&w.resource))
 		return whole && eachField(resource, func(number protowire.Number, scope []byte) bool {
-			return number != wireScopes || !d.more() || d.eachWireLog(scope, r, each)
+			return number != wireScopes || !d.more(0) || d.eachWireLog(scope, r, each)
 		})
 	})
 	if !complete {
@@ -150,7 +150,7 @@ func (d *Decoder) eachWireLog(scope []byte, r *Request, each func(*Request, erro
 	})
 	d.otlp.share(1, listOf(&w.scope))
 	return whole && eachField(scope, func(number protowire.Number, log []byte) bool {
-		if number != wireRecords || !d.more() {
+		if number != wireRecords || !d.more(len(log)) {
 			return true
 		}
 		r.Reset()
@@ -223,7 +223,7 @@ func (w *otlpWire) record(log []byte) bool {
 const (
 	maxKeptLog   = 1 << 20  // bytes of JSON that are kept for the next log record
 	maxKeptText  = 64 << 10 // bytes of an attribute that are kept for the next body
-	maxWireDepth = 12       // of lists and maps in each other, each some levels of JSON; deeper ones are left out
+	maxOTLPDepth = 12       // of lists and maps in each other, each some levels of JSON; deeper ones are left out
 )
 
 func appendTime(b []byte, name string, nanos uint64) []byte {
@@ -257,7 +257,7 @@ func appendPair(b, pair []byte, depth int) ([]byte, bool) {
 // appendValue appends an AnyValue. Of several values in one, the last counts. Bytes are a text in a body, and left out
 // elsewhere.
 func appendValue(b, value []byte, body bool, depth int) ([]byte, bool) {
-	if depth > maxWireDepth {
+	if depth > maxOTLPDepth {
 		return append(b, "{}"...), true
 	}
 	var last wireField

@@ -17,14 +17,21 @@ type jsonNode struct {
 	prefix string // of the paths below
 	slot   int    // of its value; -1 when only the paths below it are looked for
 	kids   [][]*jsonNode
-	unread bool // as a further field
+	named  map[string]*jsonNode // the children, where a row of them is long: a client may choose many names of one length
+	unread bool                 // as a further field
 }
 
-const kidRows = 16 // children are found by the length of their name first
+const (
+	kidRows = 16 // children are found by the length of their name first
+	longRow = 16
+)
 
 func (n *jsonNode) child(name string) *jsonNode {
 	if n.kids == nil {
 		return nil
+	}
+	if n.named != nil {
+		return n.named[name]
 	}
 	for _, kid := range n.kids[len(name)%kidRows] {
 		if kid.name == name {
@@ -45,6 +52,15 @@ func (n *jsonNode) grow(name string) *jsonNode {
 	kid := &jsonNode{name: path[len(n.prefix):], path: path, prefix: path + ".", slot: -1}
 	row := &n.kids[len(name)%kidRows]
 	*row = append(*row, kid)
+	if n.named == nil && len(*row) > longRow {
+		n.named = map[string]*jsonNode{}
+		for _, kid := range slices.Concat(n.kids...) {
+			n.named[kid.name] = kid
+		}
+	}
+	if n.named != nil {
+		n.named[kid.name] = kid
+	}
 	return kid
 }
 

@@ -8,38 +8,42 @@ import "strings"
 func (d *Decoder) eachLine(record string, each func(*Request, error)) {
 	line, rest := firstLine(record)
 	if rest == "" {
+		line = record
+	}
+	if !d.more(len(line)) {
+		return
+	}
+	if rest == "" {
 		each(&d.request, d.Decode(record, &d.request))
 		d.forgetLine()
 		return
 	}
 
 	err := d.Decode(line, &d.request)
-	if Reason(err) != "" { // a JSON object over several lines is one request
-		err, rest = d.Decode(record, &d.request), ""
+	if Reason(err) != "" {
+		rest = ""
+		if d.more(len(record)) { // a JSON object over several lines is one request
+			err = d.Decode(record, &d.request)
+		}
 	}
 	each(&d.request, err)
 	d.forgetLine()
-	for rest != "" && d.more() {
-		line, rest = firstLine(rest)
+	for rest != "" {
+		if line, rest = firstLine(rest); !d.more(len(line)) {
+			return
+		}
 		each(&d.request, d.Decode(line, &d.request))
 		d.forgetLine()
 	}
 }
 
-// firstLine cuts a record behind its first line that is not blank. rest is empty if only blank lines follow.
+// firstLine cuts a record behind its first line that is not blank. rest is empty if only blank lines follow. However many
+// blank lines there are, it looks at each of them once.
 func firstLine(record string) (line, rest string) {
-	for {
-		end := strings.IndexByte(record, '\n')
-		if end < 0 {
-			return record, ""
-		}
-		line, rest = record[:end], record[end+1:]
-		if skipSpace(rest, 0) == len(rest) {
-			return line, ""
-		}
-		if skipSpace(line, 0) < end {
-			return line, rest
-		}
-		record = rest
+	begin := skipSpace(record, 0)
+	line, rest, _ = strings.Cut(record[strings.LastIndexByte(record[:begin], '\n')+1:], "\n")
+	if skipSpace(rest, 0) == len(rest) {
+		return line, ""
 	}
+	return line, rest
 }

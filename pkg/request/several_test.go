@@ -46,6 +46,12 @@ func TestARecordOfSeveralLines(t *testing.T) {
 		}
 	}
 
+	// The time grows with the number of blank lines, not with its square.
+	blank := strings.Repeat("\n", 4<<20)
+	if got := eachOf(t, "none", "combined", Options{}, blank+aliceLine+blank+other+blank); len(got) != 2 || got[1] != "198.51.100.1" {
+		t.Errorf("behind many blank lines: %s", got)
+	}
+
 	for _, record := range []string{aliceLine + "\n" + other, wrapped(aliceLine)["syslog-ng"] + "\n" + wrapped(other)["syslog-ng"]} {
 		if choice, err := Detect([]string{record}, Options{}); err != nil || choice.Format != "combined" || choice.Read != 2 {
 			t.Errorf("%q: chose %s, %v", record, choice, err)

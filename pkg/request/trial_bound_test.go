@@ -1,6 +1,7 @@
 package request
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -24,6 +25,29 @@ func TestATrialReadsNotAllOfALongRecord(t *testing.T) {
 		if err != nil || choice.Format != "combined" || choice.Read == 0 || choice.Lines > most {
 			t.Errorf("%s: %+v, %v", name, choice, err)
 		}
+	}
+}
+
+// Every format would scan all of a sample of long records, and some formats more than once.
+func TestATrialReadsNoLongRecords(t *testing.T) {
+	const line = `198.51.100.9 - - [03/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 1 "-" "x`
+	filled := func(bytes int) string { return line + strings.Repeat("x", bytes) + `"` }
+	sample := []string{filled(600 << 10), filled(600 << 10)}
+	for range 100 {
+		sample = append(sample, filled(0), filled(100<<10))
+	}
+	for name, c := range map[string]struct {
+		sample []string
+		want   int
+	}{"long ones": {sample, 36}, "a list": {[]string{inProtobuf(filled(600<<10), 2, 1, 1) + inProtobuf(filled(100<<10), 100, 1, 1)}, 18}} {
+		choice, err := Choose("auto", "auto", c.sample, Options{})
+		if err != nil || choice.Format != "combined" || choice.Lines > c.want+4 || choice.Lines < c.want {
+			t.Errorf("%s: %+v, %v", name, choice, err)
+		}
+	}
+	object := `{"time":1,"ip":"198.51.100.9","x":"` + strings.Repeat("x", 3<<20) + "\",\n\"y\":1}"
+	if choice, err := Choose("auto", "auto", []string{object}, Options{}); err == nil {
+		t.Errorf("%+v", choice)
 	}
 }
 
@@ -77,4 +101,45 @@ func inProtobuf(line string, logs, scopes, resources int) string {
 	log := part(0x12, part(0x2a, part(0x0a, line)))
 	scope := part(0x12, strings.Repeat(log, logs))
 	return strings.Repeat(part(0x0a, strings.Repeat(scope, scopes)), resources)
+}
+
+// Each map in a body of OTLP in JSON is read again for its own pairs: deeper ones than in protobuf are left out.
+func TestDeepOTLPInJSON(t *testing.T) {
+	of := func(depth int) string {
+		return `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":` +
+			strings.Repeat(`{"kvlistValue":{"values":[{"key":"a","value":`, depth) + `{"stringValue":"x"}` + strings.Repeat(`}]}}`, depth) +
+			`,"attributes":[{"key":"time","value":{"intValue":"1"}},{"key":"user","value":{"stringValue":"x"}}]}]}]}]}`
+	}
+	for _, depth := range []int{1, maxOTLPDepth, maxOTLPDepth + 2, 100} {
+		var fields int
+		newDecoder(t, "otlp", "json", Options{}).DecodeEach(of(depth), func(r *Request, err error) {
+			if fields = len(r.Fields); err != nil || r.User != "x" {
+				t.Errorf("%d: %+v, %v", depth, r, err)
+			}
+		})
+		if want := oneIf(depth <= maxOTLPDepth); fields != want {
+			t.Errorf("%d maps in each other: %d fields, want %d", depth, fields, want)
+		}
+	}
+}
+
+// A sender chooses the names of members. Each member would be compared with all names of its length.
+func TestJSONNamesOfOneLength(t *testing.T) {
+	p := newJSONParser("json", Options{})
+	var r Request
+	for i := range maxPaths {
+		if err := p.Parse(fmt.Sprintf(`{"time":1,"user":"x","name%04d":"v%[1]d"}`, i), &r); err != nil || len(r.Fields) != 1 || r.Fields[0].Value != fmt.Sprintf("v%d", i) {
+			t.Fatalf("%+v, %v", r, err)
+		}
+	}
+	if p.scan.root.named == nil {
+		t.Error("names are found one by one")
+	}
+	for _, row := range p.scan.root.kids {
+		for _, kid := range row {
+			if p.scan.root.child(kid.name) != kid {
+				t.Errorf("%q is not found", kid.name)
+			}
+		}
+	}
 }

@@ -162,9 +162,13 @@ func (p *post) joined() bool {
 			quotes++
 			begin = i + 1
 		case p.body[i] == '[' && !quoted && quotes > 0:
-			if before := bytes.Fields(p.body[begin:i]); len(before) > 2 && string(before[len(before)-2]) == "-" && logTime.Match(p.body[i:]) {
+			if !logTime.Match(p.body[i:]) {
+				continue
+			}
+			if before := bytes.Fields(p.body[begin:i]); len(before) > 2 && string(before[len(before)-2]) == "-" {
 				return true
 			}
+			begin = i // no byte is looked at for each of the brackets behind it
 		}
 	}
 	return false

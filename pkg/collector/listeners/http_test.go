@@ -651,6 +651,13 @@ func TestHTTPRefusesLinesThatCurlJoined(t *testing.T) {
 			t.Errorf("%q: %+v", line, reply)
 		}
 	}
+	// The time grows with the length of the body, not with its square.
+	for _, part := range []string{"[", "[" + at + "] "} {
+		body := combined[:len(combined)-1] + `" ` + strings.Repeat(part, 4<<20/len(part))
+		if reply := b.post(strings.NewReader(body), "Content-Type", form); reply.status != 400 || reply.answer.Requests != 1 {
+			t.Errorf("many brackets: %+v", reply)
+		}
+	}
 	if reply := b.post(strings.NewReader("\x1f\x8b\x08...")); reply.status != 400 || !strings.Contains(reply.detail, "Content-Encoding: gzip") {
 		t.Errorf("%+v", reply)
 	}
