@@ -48,7 +48,8 @@ func hugeKey(c net.Conn) {
 	_, _ = io.WriteString(c, packet(4, "\x01"+string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: text}))))
 }
 
-// A server that lies gets no memory, and does not end the process.
+// A server that lies gets no memory, and does not end the process. Neither its connections are kept, nor those to a node
+// of Galera that has lost its cluster.
 func TestAServerThatClaimsMuch(t *testing.T) {
 	t.Parallel()
 	column := packet(2, "\x03def\x00\x00\x00\x01a\x00\x0c\x21\x00\x00\x00\x00\x00\xfd\x00\x00\x00\x00\x00")
@@ -65,8 +66,12 @@ func TestAServerThatClaimsMuch(t *testing.T) {
 			greet(c)
 			_, _ = io.WriteString(c, packet(1, "\x01")+column+packet(3, "\xfe\x00\x00\x02\x00")+packet(4, "\xfc"))
 		},
-		"a row that does not end":  func(c net.Conn) { greet(c); endless(c, packet(1, "\x01")+column) },
-		"columns that do not end":  func(c net.Conn) { greet(c); endless(c, packet(1, "\xfc\xff\xff")) },
+		"a row that does not end": func(c net.Conn) { greet(c); endless(c, packet(1, "\x01")+column) },
+		"columns that do not end": func(c net.Conn) { greet(c); endless(c, packet(1, "\xfc\xff\xff")) },
+		"a node without its cluster": func(c net.Conn) {
+			greet(c)
+			_, _ = io.WriteString(c, packet(1, "\xff\x17\x04#08S01WSREP has not yet prepared node for application use"))
+		},
 		"a key that takes hours":   hugeKey,
 		"a log-in that never ends": func(c net.Conn) { endless(c, "") },
 	} {

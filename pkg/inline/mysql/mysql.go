@@ -178,6 +178,7 @@ const (
 	readOnlyServer      = 1290
 	readOnlyTransaction = 1792
 	readOnlyMode        = 1836
+	notReady            = 1047 // a node of Galera without its cluster
 )
 
 // isConflict reports whether the server ended a statement for the sake of another.

@@ -90,8 +90,8 @@ func caught(err *error, then func()) {
 	}
 }
 
-// A safe connection is not used again after a panic, nor once its server is read-only: after a failover that is a
-// replica, and the next connection may reach the new primary.
+// A safe connection is not used again after a panic, nor once its server is read-only or has lost its cluster: after a
+// failover that is a replica, and the next connection may reach the new primary.
 type safe struct {
 	conn
 	broken bool
@@ -112,10 +112,10 @@ func (s *safe) breaks() {
 	_ = s.conn.Close() // else closing its rows would wait for more
 }
 
-// noted notes that the server is read-only.
+// noted notes that the server cannot serve any more.
 func (s *safe) noted(err error) error {
 	switch codeOf(err) {
-	case readOnlyServer, readOnlyTransaction, readOnlyMode:
+	case readOnlyServer, readOnlyTransaction, readOnlyMode, notReady:
 		s.broken = true
 	}
 	return err
