@@ -115,7 +115,9 @@ func TestNeighboursOfABlockedNetworkAreFound(t *testing.T) {
 	}
 
 	const near, far = "2001:db8:4::2", "2001:db8:99::9"
-	itself := func() bool { return letIn(t, 0, "2001:db8:4::1", "2001:db8:4::1") && letIn(t, 0, "192.0.4.1", "192.0.4.1") }
+	itself := func() bool {
+		return letIn(t, 0, "2001:db8:4::1", "2001:db8:4::1") && letIn(t, 0, "192.0.4.1", "192.0.4.1")
+	}
 	wait.Until(t, "all are answered", func() bool { return answered(near) && answered(far) && itself() })
 	start(t, Config{List: blocked.NewList(map[string]time.Duration{"2001:db8:4::/64": time.Hour, "fe80::/64": time.Hour, "192.0.4.1": time.Hour})})
 	wait.Until(t, "the near one is blocked", func() bool { return !answered(near) })
