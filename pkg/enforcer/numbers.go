@@ -46,6 +46,7 @@ type entryNumbers struct {
 	ID         string    `json:"id"`
 	Rule       string    `json:"rule"`
 	Key        string    `json:"key"`
+	Target     string    `json:"target"` // the key as an order names it
 	Limit      string    `json:"limit"`
 	Until      string    `json:"until"`
 	Refused    int64     `json:"refused"`
@@ -149,7 +150,8 @@ func (e *Enforcer) refusing(most int, rule string, now int64) []*entryNumbers {
 	all, _ := first.sorted()
 	entries := make([]*entryNumbers, len(all))
 	for i, one := range all {
-		entries[i] = &entryNumbers{ID: string(one.held.ID()), Rule: one.held.Rule(), Key: one.held.Key(), Limit: one.held.Entry().Limit, Until: blocklist.InstantText(one.held.Until()),
+		of := one.held.Entry()
+		entries[i] = &entryNumbers{ID: string(one.held.ID()), Rule: one.held.Rule(), Key: one.held.Key(), Target: of.Target(), Limit: of.Limit, Until: blocklist.InstantText(one.held.Until()),
 			Refused: one.Refused, LastMinute: one.LastMinute, Last: time.UnixMilli(one.Last).UTC()}
 	}
 	return entries

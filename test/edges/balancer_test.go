@@ -104,6 +104,37 @@ func TestBehindALoadBalancer(t *testing.T) {
 	}
 }
 
+// Clients can get the load balancer itself blocked: what nginx and Envoy refuse at once, they log as the load balancer's. With
+// the line of docs/edges.md its health checks are answered all the same, and clients behind it are still refused.
+func TestHealthChecksOfALoadBalancer(t *testing.T) {
+	const line = "- {ip: 192.0.2.10, note: load balancer}"
+	page, err := os.ReadFile("../../docs/edges.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow := ""
+	if strings.Contains(string(page), "`"+line+"`") {
+		allow = "allow:\n  " + strings.Replace(line, "192.0.2.10", balancerAddress, 1)
+	}
+	for _, edge := range balancedEdges {
+		t.Run(edge.name, func(t *testing.T) {
+			s := newSite(t)
+			url, _ := edge.start(s)
+			balanced := balancer(t, url, addsHeader)
+			awaitEdge(t, url)
+			s.stop()
+			s.rules += allow
+			s.start()
+			s.order(blocklist.OrderBlock, blockedClient)
+			s.judged("per-ip", balancerAddress, map[string]string{"ip": balancerAddress})
+			wait.Until(t, "the client is refused", func() bool { return ask(t, blockedClient, balanced).status == http.StatusTooManyRequests })
+			if got := ask(t, balancerAddress, url+"/health"); got.status != http.StatusOK {
+				t.Errorf("a health check: %+v", got)
+			}
+		})
+	}
+}
+
 // Apache's mod_remoteip logs the client that the load balancer names, with the lines in docs/collecting.md.
 func TestApacheBehindALoadBalancer(t *testing.T) {
 	s := newSite(t)

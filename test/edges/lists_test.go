@@ -110,7 +110,7 @@ func TestNft(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"127.0.0.64-127.0.0.65 timeout", "127.0.0.66 timeout", "127.0.0.68/30 timeout", "127.0.0.80 timeout 36", "2001:db8::/32 timeout", "ip saddr @blocked4 drop", "meta l4proto != ipv6-icmp ip6 saddr @blocked6 drop"} {
+	for _, want := range []string{"127.0.0.64-127.0.0.65 timeout", "127.0.0.66 timeout", "127.0.0.68/30 timeout", "127.0.0.80 timeout 36", "2001:db8::/32 timeout", "iif != \"lo\" ip saddr @blocked4 drop", "iif != \"lo\" meta l4proto != ipv6-icmp ip6 saddr @blocked6 drop"} {
 		if !strings.Contains(strings.ReplaceAll(string(out), "127.0.0.64/31", "127.0.0.64-127.0.0.65"), want) {
 			t.Errorf("%q is not in the ruleset:\n%s", want, out)
 		}

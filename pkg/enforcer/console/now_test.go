@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"weir/pkg/blocklist"
+	"weir/pkg/rule"
 )
 
 func numbered(i int) netip.Addr {
@@ -213,10 +214,20 @@ func safePage(t *testing.T, text, body string) {
 // A user who is named as a network is one: the row's page must not let in or block the network.
 func TestAUserNamedAsANetwork(t *testing.T) {
 	const name = "203.0.113.0/24"
-	s := newStand(t, false, ofIP("203.0.113.5"), verdict("per-user", name, map[string]string{"user": name})).start()
-	_, list, _ := s.get("/console/")
-	if !strings.Contains(list, `href="/console/key?key=user%3A203.0.113.0%2F24"`) || !strings.Contains(list, ">user:"+name+"<") || strings.Contains(list, ">"+name+"<") {
-		t.Errorf("the list has no user:%s: %s", name, list)
+	s := newStand(t, false, ofIP("203.0.113.5"), verdict("per-user", name, map[string]string{"user": name})).withRules("x")
+	set, _, err := rule.Parse("rules.yaml", []byte("rules: [{name: per-user, key: user, limits: [5/min]}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.config.Rules = func() *rule.Set { return set }
+	s.answers["/v1/numbers"] = `{"entries":[{"rule":"per-user","key":"` + name + `","target":"user:` + name + `","refused":5}]}`
+	s.answers["/v1/whatif"] = `{"hits":5,"top":[{"key":"` + name + `","hits":5}]}`
+	s.start()
+	for _, page := range []string{"/console/", "/console/?group=refused", "/console/whatif?rule=per-user&limits=5/min&since=1h"} {
+		_, list, _ := s.get(page)
+		if !strings.Contains(list, `href="/console/key?key=user%3A203.0.113.0%2F24"`) || !strings.Contains(list, ">user:"+name+"<") || strings.Contains(list, ">"+name+"<") {
+			t.Errorf("%s has no user:%s: %s", page, name, list)
+		}
 	}
 }
 

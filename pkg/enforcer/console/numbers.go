@@ -32,6 +32,7 @@ type numbers struct {
 	} `json:"rules"`
 	Entries []struct {
 		Rule, Key   string
+		Target      string
 		Until       string
 		Refused     int64
 		LastMinute  int64     `json:"last_minute"`
@@ -135,7 +136,7 @@ func (c *Console) mostRefused(r *http.Request, v *visitor, q *query) (all []*ref
 		if len(all) == pageRows || !q.wants(of) {
 			continue
 		}
-		one := &refusedKey{Key: keytext.Shown(e.Key), Link: keyLink(e.Key), Rule: keytext.Shown(e.Rule), Refused: e.Refused, Minute: e.LastMinute, Last: e.LastRefused.UTC().Format(time.RFC3339), Left: "until ended"}
+		one := &refusedKey{Key: keytext.Shown(e.Target), Link: keyLink(e.Target), Rule: keytext.Shown(e.Rule), Refused: e.Refused, Minute: e.LastMinute, Last: e.LastRefused.UTC().Format(time.RFC3339), Left: "until ended"}
 		if until, err := time.Parse(time.RFC3339, e.Until); err == nil {
 			one.Left = span(until.Sub(now))
 		}

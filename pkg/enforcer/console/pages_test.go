@@ -57,7 +57,7 @@ func (s *stand) withRules(text string) *stand {
 			"only_other":1,"top":[{"key":%[1]s,"hits":5,"other":{"first":"2026-01-02T03:04:05Z","refused":2}}],"notes":[%[1]s]}`, quoted),
 		"/v1/numbers": fmt.Sprintf(`{"checks":10,"refused":5000,"last_minute":{"checks":7,"refused":4},"per_second":{"checks":[1,2,3],"refused":[0,1,0]},
 			"rules":{"per-ip":{"refused":5000,"blocked_now":1,"blocked_today":2},"sign-in":{"refused":0}},
-			"entries":[{"rule":%[1]s,"key":%[1]s,"until":%[1]s,"refused":5000,"last_minute":4,"last_refused":"2026-01-02T03:04:05Z"}]}`, quoted),
+			"entries":[{"rule":%[1]s,"key":%[1]s,"target":%[1]s,"until":%[1]s,"refused":5000,"last_minute":4,"last_refused":"2026-01-02T03:04:05Z"}]}`, quoted),
 	}
 	s.answers = answers
 	s.answer = func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, answers[r.URL.Path]) }

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"weir/internal/keytext"
+	"weir/pkg/blocklist"
 	"weir/pkg/enforcer/whatif"
 	"weir/pkg/rule"
 )
@@ -80,13 +82,26 @@ func (c *Console) whatIf(w http.ResponseWriter, r *http.Request, v *visitor) err
 	case json.Unmarshal(answer.body.Bytes(), known) != nil:
 		shown.Error = "The enforcer's answer cannot be read."
 	default:
-		shown.fill(known)
+		shown.fill(known, c.fieldOf(asked.Get("rule")))
 	}
 	c.render(w, r, http.StatusOK, "whatif", &view{Title: "Other limits", Active: "rules", Visitor: v, Body: shown})
 	return nil
 }
 
-func (s *whatIfView) fill(a *whatif.Answer) {
+// fieldOf is the field that a rule counts by; empty for several.
+func (c *Console) fieldOf(name string) string {
+	if set := c.config.Rules(); set != nil {
+		for _, one := range set.Rules {
+			if words := one.Key.Words(); one.Name == name && len(words) == 1 {
+				field, _, _ := strings.Cut(words[0], "/") // ip/24+56
+				return field
+			}
+		}
+	}
+	return ""
+}
+
+func (s *whatIfView) fill(a *whatif.Answer, field string) {
 	s.Answer, s.First, s.Last = a, instantOf(a.First), instantOf(a.Last)
 	for i, outcome := range []whatif.Outcome{a.Now, a.Other} {
 		sum := whatIfSum{Name: "as it is", Limits: keytext.Shown(rule.JoinTexts(outcome.Limits)), Outcome: outcome}
@@ -100,7 +115,11 @@ func (s *whatIfView) fill(a *whatif.Answer) {
 	}
 	for i := range a.Top {
 		k := &a.Top[i]
-		s.Keys = append(s.Keys, whatIfKey{Key: keytext.Shown(k.Key), Link: keyLink(k.Key), Hits: k.Hits,
+		target := k.Key
+		if field != "" {
+			target = (&blocklist.Entry{Key: k.Key, Fields: map[string]string{field: k.Key}}).Target()
+		}
+		s.Keys = append(s.Keys, whatIfKey{Key: keytext.Shown(target), Link: keyLink(target), Hits: k.Hits,
 			Now: whatIfVerdict{k.Now.Refused, instantOf(k.Now.First)}, Other: whatIfVerdict{k.Other.Refused, instantOf(k.Other.First)}})
 	}
 	for i, note := range a.Notes {

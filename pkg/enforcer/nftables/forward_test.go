@@ -67,12 +67,13 @@ func within(t *testing.T, process int, do func() error) {
 }
 
 // When the network that a client shares with the router is blocked, the machine and the router still find each other: clients
-// behind the router are served.
+// behind the router are served. The machine, which may be in that network too, reaches itself.
 func TestNeighboursOfABlockedNetworkAreFound(t *testing.T) {
 	needKernel(t)
 	router := neighbour(t, 4)
 	there := fmt.Sprintf("nsenter -t %d -n ", router)
 	for _, line := range []string{
+		"ip link set lo up",
 		"ip address add 2001:db8:4::1/64 dev veth4 nodad",
 		there + "ip link set lo up",
 		there + "ip address add 2001:db8:4::2/64 dev out nodad",
@@ -114,9 +115,15 @@ func TestNeighboursOfABlockedNetworkAreFound(t *testing.T) {
 	}
 
 	const near, far = "2001:db8:4::2", "2001:db8:99::9"
-	wait.Until(t, "both are answered", func() bool { return answered(near) && answered(far) })
-	start(t, Config{List: blocked.NewList(map[string]time.Duration{"2001:db8:4::/64": time.Hour, "fe80::/64": time.Hour})})
+	itself := func() bool {
+		return letIn(t, 0, "2001:db8:4::1", "2001:db8:4::1") && letIn(t, 0, "192.0.4.1", "192.0.4.1")
+	}
+	wait.Until(t, "all are answered", func() bool { return answered(near) && answered(far) && itself() })
+	start(t, Config{List: blocked.NewList(map[string]time.Duration{"2001:db8:4::/64": time.Hour, "fe80::/64": time.Hour, "192.0.4.1": time.Hour})})
 	wait.Until(t, "the near one is blocked", func() bool { return !answered(near) })
+	if !itself() {
+		t.Error("the machine no longer reaches its own addresses")
+	}
 	sh(t, "ip -6 neigh flush dev veth4")
 	sh(t, there+"ip -6 neigh flush dev out")
 	for range 60 {

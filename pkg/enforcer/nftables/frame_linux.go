@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
@@ -33,12 +34,19 @@ func newChain(name string) *nftables.Chain {
 		Priority: nftables.ChainPriorityRef(priority), Policy: &accept}
 }
 
-// newRules returns the rules that drop packets from sources in the sets, of IPv6 all but ICMPv6. Their comments name weir as the owner.
+// loopback is the index of the interface lo, in every network. Through it the machine reaches its own addresses, also one in
+// a blocked network.
+const loopback = 1
+
+// newRules returns the rules that drop packets from sources in the sets, of IPv6 all but ICMPv6, and none that the machine
+// sends to itself. Their comments name weir as the owner.
 func newRules(chain *nftables.Chain, sets [2]*nftables.Set) [2]*nftables.Rule {
 	of := func(set *nftables.Set, protocol byte, sourceOffset, sourceBytes uint32) *nftables.Rule {
 		return &nftables.Rule{Table: chain.Table, Chain: chain,
 			UserData: userdata.AppendString(nil, userdata.TypeComment, tableName+" "+set.Name),
 			Exprs: []expr.Any{
+				&expr.Meta{Key: expr.MetaKeyIIF, Register: 1},
+				&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: binaryutil.NativeEndian.PutUint32(loopback)},
 				&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 				&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{protocol}},
 				&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: sourceOffset, Len: sourceBytes},
@@ -53,7 +61,7 @@ func newRules(chain *nftables.Chain, sets [2]*nftables.Set) [2]*nftables.Rule {
 	// By ICMPv6 the machine and its router find each other. Without it, a block of the network that they share, or of
 	// fe80::/64, would cut off all clients.
 	notICMPv6 := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: []byte{unix.IPPROTO_ICMPV6}}}
-	rules[1].Exprs = slices.Insert(rules[1].Exprs, 2, notICMPv6...)
+	rules[1].Exprs = slices.Insert(rules[1].Exprs, 4, notICMPv6...)
 	return rules
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os/exec"
 	"runtime"
 	"slices"
@@ -275,54 +274,65 @@ func TestAKeptTableStaysUntilTheListIsComplete(t *testing.T) {
 // A packet of a blocked source is dropped, and one of an unblocked source is let in.
 func TestPacketsAreDropped(t *testing.T) {
 	needKernel(t)
-	sh(t, "ip link set lo up")
-	sh(t, "ip address replace 2001:db8::1/128 dev lo")
-	sh(t, "ip address replace 2001:db8:1::1/128 dev lo")
-	list := blocked.NewList(map[string]time.Duration{"127.0.0.9": time.Hour, "2001:db8:1::/64": time.Hour})
+	router := neighbour(t, 5)
+	there := fmt.Sprintf("nsenter -t %d -n ip address add ", router)
+	sh(t, "ip address add 2001:db8:ffff::1/32 dev veth5 nodad")
+	for _, one := range []string{"192.0.5.8/24", "192.0.5.9/24", "2001:db8::1/32 nodad", "2001:db8:1::1/32 nodad"} {
+		sh(t, there+"dev out "+one)
+	}
+	letIn := func(t *testing.T, source string) bool {
+		if strings.Contains(source, ":") {
+			return letIn(t, router, source, "2001:db8:ffff::1")
+		}
+		return letIn(t, router, source, "192.0.5.1")
+	}
+	list := blocked.NewList(map[string]time.Duration{"192.0.5.9": time.Hour, "2001:db8:1::/64": time.Hour})
 	start(t, Config{List: list})
-	wait.Until(t, "the sets", func() bool { return has(t, set4, "127.0.0.9")() && has(t, set6, "2001:db8:1::/64")() })
+	wait.Until(t, "the sets", func() bool { return has(t, set4, "192.0.5.9")() && has(t, set6, "2001:db8:1::/64")() })
 	for _, test := range []struct {
 		source string
 		want   bool
-	}{{"127.0.0.8", true}, {"127.0.0.9", false}, {"2001:db8::1", true}, {"2001:db8:1::1", false}} {
+	}{{"192.0.5.8", true}, {"192.0.5.9", false}, {"2001:db8::1", true}, {"2001:db8:1::1", false}} {
 		if got := letIn(t, test.source); got != test.want {
 			t.Errorf("%s is let in: %v", test.source, got)
 		}
 	}
 	list.Set(nil)
-	wait.Until(t, "unblocked", func() bool { return letIn(t, "127.0.0.9") && letIn(t, "2001:db8:1::1") })
-	blocked := func() bool { return !letIn(t, "127.0.0.9") }
+	wait.Until(t, "unblocked", func() bool { return letIn(t, "192.0.5.9") && letIn(t, "2001:db8:1::1") })
+	blocked := func() bool { return !letIn(t, "192.0.5.9") }
 	for lasts := time.Second; !blocked(); lasts *= 2 { // the block may have ended before this check
 		if lasts > time.Minute {
 			t.Fatal("never blocked")
 		}
-		list.Set(map[string]time.Duration{"127.0.0.9": lasts})
+		list.Set(map[string]time.Duration{"192.0.5.9": lasts})
 		for end := time.Now().Add(lasts); time.Now().Before(end) && !blocked(); {
 			continue
 		}
 	}
-	wait.Until(t, "its end", func() bool { return letIn(t, "127.0.0.9") })
+	wait.Until(t, "its end", func() bool { return letIn(t, "192.0.5.9") })
 }
 
-// letIn reports whether a datagram comes through from one of our addresses.
-func letIn(t *testing.T, source string) bool {
+// letIn reports whether a datagram comes through from one of the addresses of a process's network, or of ours if there is no
+// process, to one of ours.
+func letIn(t *testing.T, process int, source, to string) (ok bool) {
 	t.Helper()
-	here := net.UDPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(source), 0))
-	to := &net.UDPAddr{IP: net.IPv6loopback}
-	if here.IP.To4() != nil {
-		to.IP = net.IPv4(127, 0, 0, 1)
-	}
-	server, err := net.ListenUDP("udp", to)
+	server, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.ParseIP(to)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = server.Close() }()
-	client, err := net.DialUDP("udp", here, server.LocalAddr().(*net.UDPAddr))
-	if err != nil {
-		t.Fatal(err)
+	send := func() error {
+		client, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(source)}, server.LocalAddr().(*net.UDPAddr))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = client.Close() }()
+		_, err = client.Write([]byte("hello"))
+		return err
 	}
-	defer func() { _ = client.Close() }()
-	if _, err := client.Write([]byte("hello")); err != nil {
+	if process > 0 {
+		within(t, process, send)
+	} else if err := send(); err != nil {
 		t.Fatal(err)
 	}
 	_ = server.SetReadDeadline(time.Now().Add(200 * time.Millisecond))

@@ -51,8 +51,8 @@ func writeTable(out io.Writer) {
 	fmt.Fprintf(out, "add set inet %s %s { type ipv6_addr; flags interval, timeout; }\n", tableName, set6)
 	for _, chain := range chains {
 		fmt.Fprintf(out, "add chain inet %s %s { type filter hook %s priority %d; policy accept; }\n", tableName, chain, chain, priority)
-		fmt.Fprintf(out, "add rule inet %s %s ip saddr @%s counter drop\n", tableName, chain, set4)
-		fmt.Fprintf(out, "add rule inet %s %s meta l4proto != ipv6-icmp ip6 saddr @%s counter drop\n", tableName, chain, set6)
+		fmt.Fprintf(out, "add rule inet %s %s iif != lo ip saddr @%s counter drop\n", tableName, chain, set4)
+		fmt.Fprintf(out, "add rule inet %s %s iif != lo meta l4proto != ipv6-icmp ip6 saddr @%s counter drop\n", tableName, chain, set6)
 	}
 }
 
