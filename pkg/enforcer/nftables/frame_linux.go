@@ -34,8 +34,8 @@ func newChain(name string) *nftables.Chain {
 		Priority: nftables.ChainPriorityRef(priority), Policy: &accept}
 }
 
-// loopback is the index of the interface lo, in every network. Through it the machine reaches its own addresses, also one in
-// a blocked network.
+// loopback is the index of the interface lo, in every network. Through it the machine reaches its own addresses, also
+// one in a blocked network.
 const loopback = 1
 
 // newRules returns the rules that drop packets from sources in the sets, of IPv6 all but ICMPv6, and none that the machine

@@ -2,9 +2,10 @@
 //
 // An [Agent] owns the table inet weir and nothing else: two sets, blocked4 and blocked6, of intervals with timeouts,
 // and two chains, on the hooks input and forward with a priority before that of filters, which drop the packets of
-// sources in the sets, of IPv6 all but ICMPv6, and none that come from the machine itself. The sets contain the
-// result of package outright (active entries whose key is just an address or a prefix, of rules that cover everything, and blocks by hand, without allowed addresses), made disjoint by package
-// cidr. Every element has a timeout to the end of its block, so that blocks end even without the enforcer.
+// sources in the sets, of IPv6 all but ICMPv6, and none that come from the machine itself. The sets contain the result
+// of package outright (active entries whose key is just an address or a prefix, of rules that cover everything, and
+// blocks by hand, without allowed addresses), made disjoint by package cidr. Every element has a timeout to the end of
+// its block, so that blocks end even without the enforcer.
 //
 // A change of the list is in the kernel with the next transaction, at once when nothing is under way. Up to
 // transactionElements changes are one transaction, which the kernel applies completely or not at all. More changes are
