@@ -224,7 +224,7 @@ func TestTables(t *testing.T) {
 	p := newPlace(t, s)
 	var running sync.WaitGroup
 	for range 8 {
-		running.Go(func() { p.open(mysql.Options{}) })
+		running.Go(func() { p.open(mysql.Options{Budget: time.Minute}) })
 	}
 	running.Wait()
 	if n := query[int](t, p.dsn, "SELECT count(*) FROM weir_inline_schema"); n != 1 {

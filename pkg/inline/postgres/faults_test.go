@@ -177,7 +177,7 @@ func TestTables(t *testing.T) {
 	p := newPlace(t, s)
 	var running sync.WaitGroup
 	for range 8 {
-		running.Go(func() { p.open(postgres.Options{}) })
+		running.Go(func() { p.open(postgres.Options{Budget: time.Minute}) })
 	}
 	running.Wait()
 	if n := query[int](t, p.url, "SELECT count(*) FROM weir_inline_schema"); n != 1 {
