@@ -178,8 +178,8 @@ func Idle(c net.Conn) {
 	}
 }
 
-// Shakes marks that a TLS handshake begins or ends on a connection of Listen without HTTP. Its bytes
-// count as a request's header does: before a certificate is checked, it may have 256 KiB.
+// Shakes marks that a TLS handshake begins or ends on a connection of Listen without HTTP. Its bytes count
+// as a request's header does: before a certificate is checked, it may have 256 KiB.
 func Shakes(c net.Conn, begins bool) {
 	if c, ok := inner(c); ok {
 		c.shakes(begins)

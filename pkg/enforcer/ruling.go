@@ -48,8 +48,9 @@ type ruling struct {
 // thisMachine are addresses that no firewall may block: loopback.
 var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// forIPv4 are networks of IPv6 in which edges also find clients of IPv4. The key of ::1 is ::/64, and there HAProxy looks every
-// client of IPv4 up, as ::ffff:0:0/96. That of a private address behind NAT64 is the network of all clients behind it.
+// forIPv4 are networks of IPv6 in which edges also find clients of IPv4. The key of ::1 is ::/64, and there HAProxy looks
+// up every client of IPv4, as ::ffff:0:0/96. The key of a private address behind NAT64 is the network of all clients
+// behind it.
 var forIPv4 = []netip.Prefix{netip.MustParsePrefix("::/64"), netip.MustParsePrefix("64:ff9b::/64")}
 
 // A fieldHeader is the header of a further field.
