@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -84,6 +85,13 @@ func (e *edge) start() *edge {
 	e.cancel, e.ended = cancel, make(chan error, 1)
 	go func() { e.ended <- e.process.run(ctx, Enforcer, options) }()
 	e.await("serving", func() bool { code, _ := e.ask("GET", e.admin, "/status", ""); return code == http.StatusOK })
+	e.await("serving checks", func() bool {
+		c, err := net.Dial("tcp", e.listen)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
 	return e
 }
 
