@@ -30,14 +30,13 @@ long: ## run the long tests: parts killed under load, race-built daemons with ng
 race: ## run the tests with the race detector, all but the long ones
 	go test -race -timeout 20m ./...
 
-.PHONY: vet
-vet: ## gofmt, go vet and go mod tidy find nothing
+.PHONY: tidy
+tidy: ## gofmt and go mod tidy would change nothing
 	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "gofmt would change: $$files"; exit 1; }
-	go vet ./...
 	go mod tidy -diff
 
 .PHONY: check
-check: vet prose ## vet, the linter of prose and golangci-lint find nothing
+check: tidy prose ## the linter of prose and golangci-lint, which has vet, find nothing
 	go run $(LINT) run
 
 .PHONY: prose

@@ -30,8 +30,8 @@ func Missing(t testing.TB, what string) {
 	t.Skip(what)
 }
 
-// Long skips a test that takes long, unless WEIR_LONG is in the environment: `make long` runs such tests, and .ci/run
-// calls it. It is called in the test's own body, where `make long` finds it.
+// Long skips a test that takes long, unless WEIR_LONG is in the environment: `make long` and .ci/run run such tests.
+// It is called in the test's own body, where `make long` finds it.
 func Long(t testing.TB) {
 	t.Helper()
 	if os.Getenv("WEIR_LONG") == "" {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"weir/internal/kafka"
+	"weir/internal/replace"
 )
 
 // User and Password are valid on the listeners with SASL, with PLAIN and both kinds of SCRAM.
@@ -375,7 +376,16 @@ func (c *Cluster) security() map[string]string {
 	return all
 }
 
+// format makes the folder of a broker. What Kafka's own tool writes is kept for the next cluster, because the tool takes a
+// third as long as the broker's start; only the ids differ. A secure cluster has its users in there too.
 func (c *Cluster) format(ctx context.Context, broker int) error {
+	folder, kept := filepath.Join(c.folder, fmt.Sprintf("data-%d", broker)), c.jars+".bootstrap"
+	if checkpoint, err := os.ReadFile(kept); err == nil && !c.options.Secure {
+		properties := fmt.Sprintf("version=1\nnode.id=%d\ncluster.id=%s\ndirectory.id=%s\n", broker, c.id, newClusterID())
+		return errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, checkpointFile), checkpoint, 0o644),
+			os.WriteFile(filepath.Join(folder, "meta.properties"), []byte(properties), 0o644))
+	}
+
 	arguments := slices.Concat([]string{"-Xmx128m", "-XX:+UseSerialGC"}, startsFast, c.classes())
 	arguments = append(arguments, "kafka.tools.StorageTool", "format", "-t", c.id, "-c", c.brokers[broker].properties)
 	if c.options.Secure {
@@ -386,8 +396,24 @@ func (c *Cluster) format(ctx context.Context, broker int) error {
 	if output, err := exec.CommandContext(ctx, "java", arguments...).CombinedOutput(); err != nil {
 		return fmt.Errorf("formatting Kafka's folder: %w: %s", err, output)
 	}
-	return nil
+	if c.options.Secure {
+		return nil
+	}
+
+	checkpoint, err := os.ReadFile(filepath.Join(folder, checkpointFile))
+	if err != nil {
+		return fmt.Errorf("reading what formatting wrote: %w", err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(kept), "bootstrap-") // several tests may be here at once
+	if err != nil {
+		return fmt.Errorf("keeping what formatting wrote: %w", err)
+	}
+	_, err = file.Write(checkpoint)
+	return replace.With(file, kept, err)
 }
+
+// checkpointFile is the file of a formatted folder that has the versions of Kafka's features, and the first users.
+const checkpointFile = "bootstrap.checkpoint"
 
 func newClusterID() string {
 	id := make([]byte, 16)
