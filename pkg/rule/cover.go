@@ -11,6 +11,9 @@ import (
 // fields of a log. An attempt has its verdict when it is decided.
 var ofResponse = []string{"status", "bytes", "fields", "verdict", "rule"}
 
+// longText is more bytes than a text of a request has that a check looks at closely.
+const longText = 4096
+
 // beforehand is a match as far as it can be decided before the response. Conditions on the response get the value that
 // makes the match true: true, or false under a not. everything means that no other condition is left.
 func beforehand(match *expression) (cover *expression, everything bool) {
