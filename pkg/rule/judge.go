@@ -215,7 +215,7 @@ func (j *Judge) Allowed(rule int, r *request.Request) bool {
 // a few of these requests at once would make all checks late, so that edges let everyone pass.
 func (j *Judge) Covers(rule int, r *request.Request) bool {
 	cover := j.set.Rules[rule].cover
-	if cover == nil || max(len(r.Path), len(r.Query), len(r.Host), len(r.Agent), len(r.Referrer)) > longText {
+	if cover == nil || max(len(r.Path), len(r.Host)) > longPath || max(len(r.Query), len(r.Agent), len(r.Referrer)) > longText {
 		return true
 	}
 	j.subject.about(r)
