@@ -250,7 +250,7 @@ func (o *otlp) pairs(array string, node *jsonNode, into *jsonScan) {
 		if !ok || key.kind != jsonString {
 			continue
 		}
-		if at := into.member(node, key.raw, key.escaped); at != nil {
+		if at := into.member(node, key.raw, key.escaped, 1); at != nil {
 			o.put(at, into)
 		}
 	}

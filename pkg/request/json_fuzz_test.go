@@ -2,6 +2,7 @@ package request
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,7 +12,7 @@ import (
 // FuzzJSON: for any text, the scan agrees with encoding/json.
 //
 //   - it accepts one valid object and nothing else, except that brackets below maxDepth need not fit;
-//   - at every path of the text it finds the last value that json.Decoder finds there;
+//   - at every path of the text it finds the last value that json.Decoder finds there, but for numbered keys;
 //   - where no path occurs twice, it finds the same as json.Unmarshal;
 //   - a parser of JSON gives a request or a known reason, and the same again.
 //
@@ -102,7 +103,7 @@ func twinValues(text string) (found map[string]any, depth int) {
 				name, _ := d.Token()
 				key = name.(string)
 			}
-			if bracket == '{' || i < 100 {
+			if (bracket == '{' || i < 100) && (bracket == '[' || level == 1 || !numbered.MatchString(key)) {
 				walk(prefix+key, prefix+key+".", level+1)
 			} else {
 				var skipped json.RawMessage
@@ -118,6 +119,9 @@ func twinValues(text string) (found map[string]any, depth int) {
 	walk("", "", 1)
 	return found, depth
 }
+
+// numbered are keys that would be an array's element.
+var numbered = regexp.MustCompile(`[.][0-9]+([.]|$)`)
 
 // nesting is the depth of a valid text.
 func nesting(text string) (deepest int) {
@@ -216,7 +220,9 @@ func flatten(into map[string]any, prefix string, value any) (count int) {
 	switch value := value.(type) {
 	case map[string]any:
 		for key, member := range value {
-			add(key, member)
+			if prefix == "" || !numbered.MatchString(key) {
+				add(key, member)
+			}
 		}
 	case []any:
 		for i, element := range value {

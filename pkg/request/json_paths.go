@@ -120,8 +120,9 @@ func (s *jsonScan) has(slot int) bool {
 	return ok
 }
 
-// member is the node of a key; a key with dots goes down by its parts.
-func (s *jsonScan) member(node *jsonNode, key string, escaped bool) *jsonNode {
+// member is the node of a key; a key with dots goes down by its parts. Below the first level, a number behind a dot is
+// no part of a path: it would be that of an array's element.
+func (s *jsonScan) member(node *jsonNode, key string, escaped bool, depth int) *jsonNode {
 	// A key may be written with escapes, and means the same.
 	if escaped {
 		from := len(s.text)
@@ -138,6 +139,9 @@ func (s *jsonScan) member(node *jsonNode, key string, escaped bool) *jsonNode {
 			return nil
 		}
 		key = key[dot+1:]
+		if next, _, _ := strings.Cut(key, "."); depth > 1 && next != "" && strings.Trim(next, "0123456789") == "" {
+			return nil
+		}
 	}
 }
 

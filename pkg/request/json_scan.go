@@ -28,7 +28,8 @@ type jsonValue struct {
 }
 
 // A jsonScan reads JSON objects, each from beginning to end once, and keeps the values at the requested paths. Paths
-// are dotted, and a key with dots in it means the same as nested objects; elements of arrays go by their index. Text
+// are dotted, and a key with dots in it means the same as nested objects; elements of arrays go by their index, and in
+// a nested object no key does: in {"headers":{"A":["x"],"A.0":["y"]}} of Caddy, a client has chosen the second name. Text
 // that is not JSON is refused as encoding/json refuses it, with two exceptions: values of nginx without quotes
 // (withBareValues), and \xHH in strings. nginx writes it unless its log_format has escape=json, and a client must not
 // make its line unreadable by sending a quote.
@@ -120,7 +121,7 @@ func (s *jsonScan) object(t string, i int, node *jsonNode, depth int) int {
 		// Where nothing below is looked for, the text is only checked.
 		var member *jsonNode
 		if node != nil {
-			member = s.member(node, t[i+1:end-1], escaped)
+			member = s.member(node, t[i+1:end-1], escaped, depth)
 		}
 		if i = skipSpace(t, end); i >= len(t) || t[i] != ':' {
 			return -1

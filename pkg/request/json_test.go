@@ -49,6 +49,26 @@ func TestJSONUnreadAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestNoHeaderIsAnElement: Caddy logs {"X-Tenant":["a"]}, and a client can choose a header named X-Tenant.0.
+func TestNoHeaderIsAnElement(t *testing.T) {
+	for _, headers := range []string{`"X-Tenant":["a"],"X-Tenant.0":["b"]`, `"X-Tenant.0":["b"],"X-Tenant":["a"]`, `"X-Tenant":["a"],"X-Tenant.0":"b"`, `"X-Tenant.0":["b"]`} {
+		record := `{"ts":1772524800,"request":{"client_ip":"203.0.113.7","method":"GET","uri":"/","headers":{` +
+			strings.ReplaceAll(headers, "X-Tenant", "User-Agent") + "," + headers + `}},"status":200,"size":0}`
+		r, err := parseJSON(t, "caddy", record, Options{Fields: map[string]string{"tenant": "request.headers.X-Tenant.0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tenant, _ := r.Field("tenant"); tenant == "b" || r.Agent == "b" || strings.Contains(headers, `["a"]`) && (tenant != "a" || r.Agent != "a") {
+			t.Errorf("%s: tenant %q, agent %q", headers, tenant, r.Agent)
+		}
+	}
+	// In a record that was made flat, such a name is that of an element.
+	r, err := parseJSON(t, "json", `{"time":1,"request.headers.X-Tenant.0":"a"}`, Options{Fields: map[string]string{"tenant": "request.headers.X-Tenant.0"}})
+	if tenant, _ := r.Field("tenant"); err != nil || tenant != "a" {
+		t.Errorf("flat: %q, %v", tenant, err)
+	}
+}
+
 // TestJSONDepth: a client that fills a member of the record, as the body of its request, cannot make the record unreadable
 // by nesting it. Values that are nested too deeply are left out.
 func TestJSONDepth(t *testing.T) {

@@ -11,6 +11,13 @@ import (
 // fields of a log. An attempt has its verdict when it is decided.
 var ofResponse = []string{"status", "bytes", "fields", "verdict", "rule"}
 
+// A check does not look closely at a request with a path or a host of more than longPath bytes, or another text of more
+// than longText bytes.
+const (
+	longPath = 1024
+	longText = 4096
+)
+
 // beforehand is a match as far as it can be decided before the response. Conditions on the response get the value that
 // makes the match true: true, or false under a not. everything means that no other condition is left.
 func beforehand(match *expression) (cover *expression, everything bool) {

@@ -211,10 +211,11 @@ func (j *Judge) Allowed(rule int, r *request.Request) bool {
 
 // Covers reports whether a block by the rule of an index applies to this request, which has no response yet. It always
 // does, unless the rule has covers: match. Then conditions on the response, or on a further field of a log, count as
-// met, and so do expressions that fail.
+// met, and so do expressions that fail. A request with a long text is covered: a pattern takes milliseconds for it, and
+// a few of these requests at once would make all checks late, so that edges let everyone pass.
 func (j *Judge) Covers(rule int, r *request.Request) bool {
 	cover := j.set.Rules[rule].cover
-	if cover == nil {
+	if cover == nil || max(len(r.Path), len(r.Host)) > longPath || max(len(r.Query), len(r.Agent), len(r.Referrer)) > longText {
 		return true
 	}
 	j.subject.about(r)

@@ -212,6 +212,25 @@ rules:
 	}
 }
 
+// TestLongRequestsAreCovered: patterns take milliseconds for a text of 60 KB, so checks do not ask them about one.
+func TestLongRequestsAreCovered(t *testing.T) {
+	judge := mustParse(t, `
+rules:
+  - {name: a, key: ip, limits: [1/s], match: 'path matches "(?i)(log[io]n|auth)" and method == "POST"', block: {covers: match}}
+`).NewJudge()
+	long := strings.Repeat("/.php/;", 600)
+	for name, r := range map[string]*request.Request{
+		"path": {Path: long[:1025]}, "query": {Query: long}, "host": {Host: long[:1025]}, "agent": {Agent: long}, "referrer": {Referrer: long},
+	} {
+		if !judge.Covers(0, r) {
+			t.Errorf("a long %s is looked at", name)
+		}
+	}
+	if judge.Covers(0, &request.Request{Path: long[:1024], Query: long[:4096], Method: "POST"}) {
+		t.Error("a request of usual length is covered, although it does not match")
+	}
+}
+
 func TestJudgingAllocatesNothing(t *testing.T) {
 	for name, text := range map[string]string{"one": oneRule, "five": fiveRules} {
 		judge, r := mustParse(t, text).NewJudge(), sample()

@@ -102,9 +102,11 @@ func TestNoTunnelsToTheApplication(t *testing.T) {
 // For rules get is GET. An application in Go takes it for another method, so no edge passes it on. Traefik cannot refuse it.
 func TestNoMethodsInLowerCase(t *testing.T) {
 	for name, start := range map[string]func(*site) (string, func() string){
-		"HAProxy": (*site).haproxyOfOurs,
-		"Caddy":   func(s *site) (string, func() string) { return running(s.caddy()) },
-		"Envoy":   func(s *site) (string, func() string) { return running(s.envoy()) },
+		"HAProxy":  (*site).haproxyOfOurs,
+		"Caddy":    func(s *site) (string, func() string) { return running(s.caddy()) },
+		"Envoy":    func(s *site) (string, func() string) { return running(s.envoy()) },
+		authorizes: func(s *site) (string, func() string) { return running(s.envoyGRPC(authorizes)) },
+		limits:     func(s *site) (string, func() string) { return running(s.envoyGRPC(limits, withKey...)) },
 		"nginx": func(s *site) (string, func() string) {
 			port := freePort(s.t)
 			log := nginx(s.t, snippet(s.t, "nginx.conf", "listen 80;", "listen "+loopback+":"+port+";", "127.0.0.1:7421", s.address, "127.0.0.1:8080", s.app))
@@ -119,6 +121,13 @@ func TestNoMethodsInLowerCase(t *testing.T) {
 			for _, method := range []string{"get", "Get", "hEAD", "options"} {
 				if got := raw(t, goodClient, address, method+" / HTTP/1.1"); strings.Contains(got, " 200 ") {
 					t.Errorf("%s is answered %s", method, got)
+				}
+				if name == "nginx" || name == "Caddy" { // their files here have no HTTP/2 without TLS
+					continue
+				}
+				got := sendHTTP2(t, goodClient, address, "", ":method", method, ":scheme", "http", ":authority", "h", ":path", "/")
+				if got == "200" {
+					t.Errorf("%s over HTTP/2 is answered %s", method, got)
 				}
 			}
 		})

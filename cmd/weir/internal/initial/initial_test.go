@@ -136,7 +136,7 @@ func TestTheInitialRulesInComments(t *testing.T) {
 	keys := make(map[string]bool)
 	judge := set.NewJudge()
 	for _, ip := range []string{"2001:db8:1::1", "2001:db8:1:ff::1", "2001:db8:1:ffff::1"} {
-		for _, hit := range judge.Hits(&request.Request{IP: netip.MustParseAddr(ip)}) {
+		for _, hit := range judge.Hits(&request.Request{IP: netip.MustParseAddr(ip), Status: 200}) {
 			if names[hit.Rule] == "per-network" {
 				keys[string(hit.Key)] = true
 			}
