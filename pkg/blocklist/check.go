@@ -33,7 +33,9 @@ func (c *content) check(a *Asked, now int64) Answer {
 		c.byAddress(&answer, OrderBlock, ip, now)
 	}
 	for i := range a.Keys {
-		c.byKey(&answer, a.Keys[i].Rule, a.Keys[i].Key, now)
+		if h := c.get(a.Keys[i].Rule, a.Keys[i].Key); h.inForce(now) && (a.Covered == nil || a.Covered(i)) {
+			answer.verdict(h.at(now), now)
+		}
 	}
 
 	return answer
@@ -80,20 +82,22 @@ func (a *Answer) order(h Held, now int64) {
 
 // byKey asks for a rule's entry.
 func (c *content) byKey(answer *Answer, rule string, key []byte, now int64) {
-	h := c.get(rule, key)
-	if !h.inForce(now) {
-		return
+	if h := c.get(rule, key); h.inForce(now) {
+		answer.verdict(h.at(now), now)
 	}
-	h = h.at(now)
+}
+
+// verdict adds a rule's entry that is in force.
+func (a *Answer) verdict(h Held, now int64) {
 	switch {
 	case h.Shadow():
-		if !answer.Shadow.Found() || h.Until() > answer.Shadow.Until() {
-			answer.Shadow = h
+		if !a.Shadow.Found() || h.Until() > a.Shadow.Until() {
+			a.Shadow = h
 		}
 	case h.rule.pausedUntil.Load() > now:
-		answer.Paused = true
-	case h.Until() > answer.until():
-		answer.Entry = h
+		a.Paused = true
+	case h.Until() > a.until():
+		a.Entry = h
 	}
 }
 

@@ -71,7 +71,11 @@ type Asked struct {
 	IP     netip.Addr // not valid: none
 	User   string     // "": none
 	Fields []Field    // further fields that orders may name
-	Keys   []RuleKey  // the request's key of each rule whose blocks cover it
+	Keys   []RuleKey  // the request's key of each rule
+
+	// Covered reports whether a block of Keys[i] is about the request. It is called for keys with an entry only, because
+	// it may take long. nil: all are.
+	Covered func(i int) bool
 }
 
 // A Field is a field of a request.

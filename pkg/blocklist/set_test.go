@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,23 @@ func TestCheckAllocatesNothing(t *testing.T) {
 	}
 	if !s.Check(&Asked{IP: parsed("::ffff:10.2.3.4")}, at).Entry.Found() {
 		t.Error("IPv4 in IPv6 passes")
+	}
+}
+
+// Looking at a request may take long, and one without an entry is not looked at.
+func TestOnlyRequestsWithAnEntryAreLookedAt(t *testing.T) {
+	s := wholeSet(t, "1.1.1.1")
+	var looked []int
+	covered := false
+	a := &Asked{
+		Keys:    []RuleKey{{"per-ip", []byte("3.3.3.3")}, {"per-ip", []byte("1.1.1.1")}, {"login", []byte("1.1.1.1")}},
+		Covered: func(i int) bool { looked = append(looked, i); return covered },
+	}
+	if s.Check(a, at).Entry.Found() || !slices.Equal(looked, []int{1}) {
+		t.Errorf("it looked at %v", looked)
+	}
+	if covered = true; !s.Check(a, at).Entry.Found() {
+		t.Error("a block that covers the request")
 	}
 }
 

@@ -114,11 +114,16 @@ type asking struct {
 	request request.Request
 	asked   blocklist.Asked
 	keys    []byte
+	rules   []int // of asked.Keys, by index
 	attempt attempt
 	parts   []partWant // of a request that is asked about in parts
 }
 
-func newAsking(r *ruling) *asking { return &asking{ruling: r, judge: r.Rules.NewJudge()} }
+func newAsking(r *ruling) *asking {
+	a := &asking{ruling: r, judge: r.Rules.NewJudge()}
+	a.asked.Covered = a.covered
+	return a
+}
 
 // read reads the request of a check. It returns false when a proxy of ours names no client, although its checks are
 // about clients.
@@ -177,7 +182,7 @@ func named(r *http.Request, name string) string {
 // prepare makes the question for the list: the request's keys for the rules that may refuse it.
 func (a *asking) prepare() *blocklist.Asked {
 	q := &a.request
-	a.asked.Fields, a.asked.Keys, a.keys = a.asked.Fields[:0], a.asked.Keys[:0], a.keys[:0]
+	a.asked.Fields, a.asked.Keys, a.keys, a.rules = a.asked.Fields[:0], a.asked.Keys[:0], a.keys[:0], a.rules[:0]
 	a.asked.IP, a.asked.User = q.IP, a.hidden("user", q.User)
 	a.addField("host", rule.PlainHost(q.Host))
 	a.addField("path", a.judge.Path(q))
@@ -187,13 +192,7 @@ func (a *asking) prepare() *blocklist.Asked {
 		a.addField(f.Name, f.Value)
 	}
 
-	// Rules that leave the request alone, or whose blocks do not cover it, are not asked: their entries would refuse
-	// it.
 	for i, one := range a.ruling.Rules.Rules {
-		if a.judge.Allowed(i, q) || !a.judge.Covers(i, q) {
-			continue
-		}
-
 		// All keys share one buffer; if it grows, earlier keys keep the old one.
 		start := len(a.keys)
 		keys, ok := a.judge.AppendKey(a.keys, i, q)
@@ -202,9 +201,15 @@ func (a *asking) prepare() *blocklist.Asked {
 		}
 		a.keys = keys
 		a.asked.Keys = append(a.asked.Keys, blocklist.RuleKey{Rule: one.Name, Key: keys[start:len(keys):len(keys)]})
+		a.rules = append(a.rules, i)
 	}
 
 	return &a.asked
+}
+
+// covered reports whether the rule of a key that was asked for leaves the request to its block.
+func (a *asking) covered(i int) bool {
+	return !a.judge.Allowed(a.rules[i], &a.request) && a.judge.Covers(a.rules[i], &a.request)
 }
 
 // addField adds a field that orders may name.
