@@ -131,7 +131,7 @@ func speaksHTTP(line []byte, truncated bool) bool {
 	target, version, _ := bytes.Cut(rest, []byte{' '})
 	if truncated {
 		begins := bytes.HasPrefix(target, []byte("/")) || bytes.HasPrefix(target, []byte("http"))
-		return !spaced || begins && bytes.HasPrefix([]byte("HTTP/1.1"), version)
+		return !spaced || begins && (len(version) == 0 || bytes.HasPrefix(version, []byte("H")) && len(version) <= len("HTTP/1.1"))
 	}
 	return bytes.HasPrefix(version, []byte("HTTP/")) && len(version) == len("HTTP/1.1") && version[6] == '.'
 }
