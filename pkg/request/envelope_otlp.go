@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/base64"
 	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 // An otlp walks OTLP's logs in JSON: resourceLogs[].scopeLogs[].logRecords[]. Each level is read by a scan of its own,
@@ -92,14 +94,21 @@ func scanOf(paths string) *jsonScan {
 	return s
 }
 
-// longOTLP bounds what a trial reads of a record in JSON.
+// longOTLP is the length from which a record is shortened for a trial, and the bound on what is left of one in JSON.
 const longOTLP = 1 << 20
 
-// shortOTLP is a long record in JSON with its first log records only: in a trial every format scans the whole text, and
-// some of it several times.
+// shortOTLP is a long record with its first log records only: in a trial every format scans the whole text, and some of
+// it several times.
 func shortOTLP(record string) string {
+	if len(record) < longOTLP {
+		return record
+	}
+	if _, complete := countOTLP(record); complete {
+		room := maxTried << 10
+		return Text(shortWire(wireOf(record), []protowire.Number{wireLogs, wireScopes, wireRecords}, &room))
+	}
 	o := newOTLP()
-	if len(record) < longOTLP || !o.root.read(record) || !o.root.has(rootLogs) {
+	if !o.root.read(record) || !o.root.has(rootLogs) {
 		return record
 	}
 	b := []byte(`{"resourceLogs":[`)
@@ -131,6 +140,24 @@ func shortOTLP(record string) string {
 	}
 	end(`]}`)
 	return Text(b)
+}
+
+// shortWire is the beginning of a message in protobuf. Parts with the first number of the path are shortened likewise.
+func shortWire(message []byte, path []protowire.Number, room *int) (b []byte) {
+	eachField(message, func(number protowire.Number, part []byte) bool {
+		inPath := number == path[0]
+		if inPath && len(path) > 1 {
+			part = shortWire(part, path[1:], room)
+		} else if inPath && len(part) >= longOTLP/2 || !inPath && len(part) > longOTLP/8 {
+			return true
+		} else {
+			*room -= len(part)
+		}
+		*room -= 16 // an empty one takes time too
+		b = protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), part)
+		return *room > 0
+	})
+	return b
 }
 
 // eachOTLP calls each for every log record.

@@ -101,8 +101,11 @@ func isOTLP(record string) bool {
 }
 
 // countOTLP counts the log records of OTLP's logs in protobuf. complete means that the record is of that form, down to
-// the fields of its log records.
+// the fields of its log records. Such a record begins with a resource; much text would be fields that are not known.
 func countOTLP(record string) (logs int, complete bool) {
+	if record != "" && record[0] != byte(protowire.EncodeTag(wireLogs, protowire.BytesType)) {
+		return 0, false
+	}
 	complete = eachField(wireOf(record), func(number protowire.Number, resource []byte) bool {
 		return number == wireLogs && eachField(resource, func(number protowire.Number, scope []byte) bool {
 			return number != wireScopes || eachField(scope, func(number protowire.Number, log []byte) bool {

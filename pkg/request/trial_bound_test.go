@@ -79,10 +79,28 @@ func TestATrialOfALongRecordScansItsBeginning(t *testing.T) {
 			t.Errorf("%s has not what log records share: %.300s", name, short)
 		}
 	}
+	wired := inProtobuf(line, 1, 1, 1)
+	for name, record := range map[string]string{
+		"log records": inProtobuf(line, 30_000, 1, 1), "scopes": inProtobuf(line, 1, 30_000, 1), "resources": inProtobuf(line, 1, 1, 30_000),
+		"a long one first": inProtobuf(strings.Repeat("x", 2<<20), 1, 1, 1) + wired,
+		"empty resources":  wired + strings.Repeat("\x0a\x00", 2<<20),
+		"empty scopes":     wired + "\x0a\x80\x80\x80\x02" + strings.Repeat("\x12\x00", 2<<20),
+	} {
+		short := shortOTLP(record)
+		if _, complete := countOTLP(short); !complete || len(short) > 2*longOTLP {
+			t.Errorf("%s in protobuf: %d of %d bytes", name, len(short), len(record))
+		}
+		if choice, err := Choose("otlp", "auto", []string{short}, Options{}); err != nil || choice.Format != "combined" {
+			t.Errorf("%s in protobuf: %+v, %v", name, choice, err)
+		}
+	}
+	if shortOTLP(wired) != wired {
+		t.Error("a short record in protobuf became another one")
+	}
 	if got := shortOTLP(of(10, 2, 2, log)); got != of(10, 2, 2, log) {
 		t.Errorf("a short record became %q", got)
 	}
-	if text := strings.Repeat("x", 2<<20); shortOTLP(text) != text {
+	if text := strings.Repeat("x", 2<<20); shortOTLP(text) != text || CheckOTLP([]byte(text)) {
 		t.Error("other text became another one")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"weir/internal/keys"
@@ -120,18 +121,24 @@ func (p patient) within(d time.Duration, b []byte) (int, error) {
 // speaksTLS reports whether a connection begins with a TLS handshake.
 func speaksTLS(begins []byte) bool { return bytes.HasPrefix(begins, []byte{0x16, 0x03}) }
 
-// speaksHTTP reports whether a line is the first one of an HTTP request: a method, a target and HTTP/1.1. Of a line
-// that is too long to be kept, the method and the first bytes of the target are enough.
+// speaksHTTP reports whether a line is the first one of an HTTP request: a method, a target and HTTP/1.1. A page may
+// choose the method: any token, as x or 203.0.113.7. A line that is too long to be kept may lack its end.
 func speaksHTTP(line []byte, truncated bool) bool {
-	method, rest, ok := bytes.Cut(line, []byte{' '})
-	if !ok || len(method) == 0 || len(method) > 20 || bytes.ContainsFunc(method, func(r rune) bool { return r < 'A' || r > 'Z' }) {
+	method, rest, spaced := bytes.Cut(line, []byte{' '})
+	if len(method) == 0 || bytes.ContainsFunc(method, noToken) {
 		return false
 	}
+	target, version, _ := bytes.Cut(rest, []byte{' '})
 	if truncated {
-		return bytes.HasPrefix(rest, []byte("/")) || bytes.HasPrefix(rest, []byte("http"))
+		begins := bytes.HasPrefix(target, []byte("/")) || bytes.HasPrefix(target, []byte("http"))
+		return !spaced || begins && (len(version) == 0 || bytes.HasPrefix(version, []byte("H")) && len(version) <= len("HTTP/1.1"))
 	}
-	target, version, ok := bytes.Cut(rest, []byte(" HTTP/"))
-	return ok && !bytes.Contains(target, []byte{' '}) && len(version) == 3 && version[1] == '.'
+	return bytes.HasPrefix(version, []byte("HTTP/")) && len(version) == len("HTTP/1.1") && version[6] == '.'
+}
+
+func noToken(r rune) bool {
+	letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+	return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 }
 
 // A framer takes the messages out of a stream, as in RFC 6587: each with its length before it (octet counting), or

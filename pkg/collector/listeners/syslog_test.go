@@ -472,7 +472,9 @@ func TestSyslogIsNotPostedTo(t *testing.T) {
 	b.start()
 	for _, request := range []string{
 		"POST / HTTP/1.1", "POST /v1/requests?x=y HTTP/1.1", "OPTIONS * HTTP/1.1", "GET http://127.0.0.1:5514/ HTTP/1.0", "PRI * HTTP/2.0",
+		"x / HTTP/1.1", "203.0.113.7 / HTTP/1.1", "a|b~^63 /x HTTP/1.1", // a page may fetch from its own origin by any method
 		"POST /" + strings.Repeat("x", maxMessageBytes+10) + " HTTP/1.1",
+		"x /" + strings.Repeat("x", maxMessageBytes-10) + " HTTP/1.1", strings.Repeat("x", maxMessageBytes+10) + " / HTTP/1.1",
 		"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a ticket of the page's own choice:", // TLS
 	} {
 		conn := b.dial()
@@ -502,14 +504,24 @@ func TestSpeaksHTTP(t *testing.T) {
 		"<13>Nov 22 12:00:00 web GET / HTTP/1.1": false,
 		"GET /x 203.0.113.7 - " + brief200:       false,
 		"{\"request\":\"GET / HTTP/1.1\"}":       false,
+		"x / HTTP/1.1":                           true,
+		"203.0.113.7 / HTTP/1.1":                 true,
+		"203.0.113.7 / HTTP/1.1 200":             false,
+		"203.0.113.7 HTTP/1.1":                   false,
+		"Nov 22 12:00:00 web: / HTTP/1.1":        false,
 		"GET":                                    false, "": false, " / HTTP/1.1": false,
 	} {
 		if got := speaksHTTP([]byte(line), false); got != want {
 			t.Errorf("%q: %v", line, got)
 		}
 	}
-	if !speaksHTTP([]byte("POST /"+brief200), true) || speaksHTTP([]byte("<13>POST /"+brief200), true) {
-		t.Error("of a line that is cut")
+	for line, want := range map[string]bool{
+		"POST /" + brief200: true, "x http://a/" + brief200: true, "x / HTTP/1": true, brief200: true,
+		"<13>POST /" + brief200: false, "203.0.113.7 / [22/Nov": false, "203.0.113.7 - " + brief200: false, "{" + brief200: false,
+	} {
+		if got := speaksHTTP([]byte(line), true); got != want {
+			t.Errorf("of a line that is cut, %q: %v", line, got)
+		}
 	}
 }
 
