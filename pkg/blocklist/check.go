@@ -87,7 +87,7 @@ func (c *content) byKey(answer *Answer, rule string, key []byte, now int64) {
 	}
 }
 
-// verdict adds a rule's entry that is in force.
+// verdict adds an active entry of a rule.
 func (a *Answer) verdict(h Held, now int64) {
 	switch {
 	case h.Shadow():
