@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"weir/pkg/inline/stored"
-	"weir/test/wait"
 )
 
 // A Relay passes connections on to a server.
@@ -101,7 +100,7 @@ func LosesConnections(t *testing.T, b stored.Backend, r *Relay, connections int,
 	for range connections {
 		running.Go(func() { _ = read(time.Minute) })
 	}
-	wait.Until(t, "all connections", func() bool { return r.Open(0) >= connections })
+	until(t, "all connections", func() bool { return r.Open(0) >= connections })
 	resume()
 	running.Wait()
 
@@ -112,6 +111,6 @@ func LosesConnections(t *testing.T, b stored.Backend, r *Relay, connections int,
 			t.Fatal("a frozen connection has answered")
 		}
 	}
-	wait.Until(t, "the connections are given up", func() bool { return r.Open(0) <= 1 })
-	wait.Until(t, "an answer over a new one", func() bool { return read(time.Second) == nil })
+	until(t, "the connections are given up", func() bool { return r.Open(0) <= 1 })
+	until(t, "an answer over a new one", func() bool { return read(time.Second) == nil })
 }
