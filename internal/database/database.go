@@ -72,7 +72,8 @@ type DB struct {
 	log     *slog.Logger
 	current atomic.Pointer[opening] // nil while the disk fails
 	reason  atomic.Pointer[error]   // the reason when current is nil
-	lock    os.FileInfo             // of the file that locks the folder; nil when unknown. Used only by keep
+	first   atomic.Pointer[func(*pebble.DB) error]
+	lock    os.FileInfo // of the file that locks the folder; nil when unknown. Used only by keep
 
 	givenUp  sync.WaitGroup // openings that are being closed
 	unclosed atomic.Int64   // how many of these there are
@@ -198,6 +199,10 @@ func Do[T any](ctx context.Context, d *DB, do func(*pebble.DB) (T, error)) (valu
 	}
 	return value, err
 }
+
+// FirstAgain has do called when the folder has been opened again, before all other calls: for what was answered, and is
+// not on the disk. If it fails, the disk has.
+func (d *DB) FirstAgain(do func(*pebble.DB) error) { d.first.Store(&do) }
 
 // Uses reports whether the database works on this pebble now. A call of a former opening may still run on another.
 func (d *DB) Uses(db *pebble.DB) bool {

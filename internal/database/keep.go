@@ -143,14 +143,28 @@ func (d *DB) openAgain(closing context.Context, old *opening, pause time.Duratio
 		in, err := openOnce(closing, d.options)
 		if err == nil {
 			d.rememberFolder()
-			d.current.Store(in)
-			return in, min(2*pause, longestPause)
+			if err = d.callFirst(closing, in); err == nil {
+				d.current.Store(in)
+				return in, min(2*pause, longestPause)
+			}
+			in.guard.fail(err)
+			d.giveUp(in)
+			old = in
 		}
 
 		d.set(fmt.Errorf("%w: %w", ErrBroken, err))
 		pause = min(2*pause, longestPause)
 		next = time.Now().Add(pause)
 	}
+}
+
+func (d *DB) callFirst(ctx context.Context, in *opening) error {
+	do := d.first.Load()
+	if do == nil {
+		return nil
+	}
+	_, err := call(ctx, in, func() (struct{}, error) { return struct{}{}, (*do)(in.db) })
+	return err
 }
 
 // probe tries whether the folder can be written. It creates a deleted folder again, but not its parent.

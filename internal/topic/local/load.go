@@ -15,17 +15,9 @@ import (
 	"weir/internal/database"
 )
 
-// load reads the topics of the present opening of the database. Topics that were in it before and are gone are made
-// again. The writer calls it, and Open before the writer runs.
+// load reads the topics of the present opening of the database. The writer calls it, and Open before the writer runs.
 func (l *Log) load(ctx context.Context) error {
-	known, unsynced := l.allTopics(), slices.Clone(l.unsynced)
-	opened, err := database.Do(ctx, l.database, func(db *pebble.DB) (*pebble.DB, error) {
-		made, err := restore(db, known)
-		if err == nil && !made {
-			err = again(db, unsynced)
-		}
-		return db, err
-	})
+	opened, err := database.Do(ctx, l.database, func(db *pebble.DB) (*pebble.DB, error) { return db, l.remake(db) })
 	if err != nil {
 		return err
 	}
@@ -44,6 +36,35 @@ func (l *Log) load(ctx context.Context) error {
 	l.install(states)
 	l.loaded.Store(opened)
 	return nil
+}
+
+// remake writes what an opening of the database lacks: topics that were there before, or else what was not synced. It is
+// done before others use the database. Otherwise an aggregator's place in a topic could be on the disk, and not the
+// records before it.
+func (l *Log) remake(db *pebble.DB) error {
+	l.mu.Lock()
+	unsynced, of := slices.Clone(l.unsynced), l.remade
+	l.mu.Unlock()
+	if of.db != db {
+		made, err := restore(db, l.allTopics())
+		if err != nil {
+			return err
+		}
+		of = remade{db, made}
+		l.mu.Lock()
+		l.remade = of
+		l.mu.Unlock()
+	}
+	if of.anew {
+		return nil
+	}
+	return again(db, unsynced)
+}
+
+// A remade opening has what it lacked.
+type remade struct {
+	db   *pebble.DB
+	anew bool // topics were missing
 }
 
 func (l *Log) allTopics() []*storedTopic {

@@ -92,13 +92,13 @@ type Log struct {
 	logger   *slog.Logger
 	loaded   atomic.Pointer[pebble.DB] // the opening that the state in memory belongs to
 
-	// Of the writer:
-	unsynced      [][]byte // the writes that were not synced, as pebble stores them
-	unsyncedBytes int
+	unsyncedBytes int // of the writer
 
-	mu      sync.Mutex
-	topics  map[string]*storedTopic
-	changed chan struct{} // closed when a topic was made
+	mu       sync.Mutex
+	unsynced [][]byte // the writes that were not synced, as pebble stores them; the writer alone changes it
+	remade   remade
+	topics   map[string]*storedTopic
+	changed  chan struct{} // closed when a topic was made
 
 	queue  queue
 	tails  tails
@@ -122,6 +122,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{options: o, database: o.Database, logger: o.Logger, topics: map[string]*storedTopic{}, changed: make(chan struct{}),
 		ended: make(chan struct{}), tails: tails{most: o.TailBytes}, groups: groups{named: map[string]*group{}}}
 	l.queue.wake, l.queue.abandoned = make(chan struct{}, 1), make(chan struct{})
+	l.database.FirstAgain(l.remake)
 	if err := l.load(ctx); err != nil && !errors.Is(err, database.ErrBroken) {
 		return nil, fmt.Errorf("opening the topics: %w", err)
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"go.uber.org/goleak"
@@ -377,6 +378,48 @@ func fillDisk(t *testing.T, n int64, unsynced bool) {
 		t.Errorf("the last step is %d", last)
 	}
 	follower(steps - 1)
+	if err := s.close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// What readers have seen is on the disk again before others write there: else their place in a topic could be on it
+// alone, after a kill.
+func TestWhatWasSeenIsWrittenFirst(t *testing.T) {
+	disk := &faulty{}
+	disk.mended.Store(true)
+	s, err := openSite(database.Options{Folder: "weir", FS: errorfs.Wrap(vfs.NewMem(), disk)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.unsynced = true
+	answered := make(chan error, 1)
+	if err := s.step(ctx, 0, func(err error) { answered <- err }); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-answered; err != nil {
+		t.Fatal(err)
+	}
+	disk.mended.Store(false)
+	wait.Until(t, "the disk fails", func() bool {
+		_ = s.db.Sync(ctx)
+		return s.db.Fault() != nil
+	})
+	disk.mended.Store(true)
+	wait.Until(t, "others use the disk again", func() bool {
+		there, err := database.Do(ctx, s.db, func(db *pebble.DB) (bool, error) {
+			iterator, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{ours, aRecord}, UpperBound: []byte{ours, aRecord + 1}})
+			if err != nil {
+				return false, err
+			}
+			there := iterator.First()
+			return there, iterator.Close()
+		})
+		if err == nil && !there {
+			t.Fatal("others use the disk, and a record that was seen is not on it")
+		}
+		return err == nil
+	})
 	if err := s.close(ctx); err != nil {
 		t.Error(err)
 	}

@@ -151,12 +151,16 @@ func (w *writer) keepUnsynced(done *write) {
 	case done.synced:
 		w.forgetUnsynced()
 	case done.stored != nil:
+		w.mu.Lock()
 		w.unsynced = append(w.unsynced, done.stored)
+		w.mu.Unlock()
 		w.unsyncedBytes += len(done.stored)
 	}
 }
 
 func (l *Log) forgetUnsynced() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	clear(l.unsynced)
 	l.unsynced, l.unsyncedBytes = l.unsynced[:0], 0
 }

@@ -20,6 +20,7 @@ func (b *Backend) Commit(ctx context.Context, c *stored.Commit) (r stored.Result
 	if err := b.tables.Wait(ctx); err != nil {
 		return r, err
 	}
+	defer func() { b.heard(err) }()
 	q, writes := requestOf(c)
 	if !writes {
 		return b.check(ctx, c)
@@ -182,10 +183,11 @@ func (b *Backend) check(ctx context.Context, c *stored.Commit) (stored.Result, e
 }
 
 // Read returns cells and the time.
-func (b *Backend) Read(ctx context.Context, _ uint16, names []string) ([]stored.Cell, int64, error) {
+func (b *Backend) Read(ctx context.Context, _ uint16, names []string) (cells []stored.Cell, now int64, err error) {
 	if err := b.tables.Wait(ctx); err != nil {
 		return nil, 0, err
 	}
+	defer func() { b.heard(err) }()
 	return b.read(ctx, names)
 }
 

@@ -128,6 +128,11 @@ func (c *connector) make(failed chan<- error) {
 func (c *connector) close() {
 	c.cancel()
 	c.running.Wait()
+	c.drop()
+}
+
+// drop closes the connections that no call has taken so far.
+func (c *connector) drop() {
 	for {
 		select {
 		case made := <-c.spare:

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"weir/pkg/inline/inlinetest"
 	"weir/pkg/inline/mysql"
 	"weir/pkg/inline/stored"
 	"weir/pkg/window"
@@ -300,4 +301,13 @@ func TestLeastRights(t *testing.T) {
 	if err := b.SweepNow(ctx); err != nil {
 		t.Error(err)
 	}
+}
+
+// After a failover to another machine, the connections to the lost one do not cost a call each.
+func TestConnectionsToALostServer(t *testing.T) {
+	s := sqlserver.MariaDB(t)
+	p := newPlace(t, s)
+	relay := inlinetest.NewRelay(t, s.Addr)
+	p.dsn = strings.Replace(p.dsn, s.Addr, relay.Addr, 1)
+	inlinetest.LosesConnections(t, p.open(mysql.Options{Connections: 8, Budget: 50 * time.Millisecond}), relay, 8, s.Pause)
 }

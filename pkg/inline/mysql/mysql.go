@@ -9,7 +9,7 @@
 //
 // A statement that is not answered within its context goes on for at most Options.Budget. MariaDB ends a statement by
 // itself after that time (max_statement_time); MySQL knows that only of reading, and ends the waiting for a lock after a
-// second. So with MariaDB a connection outlives a slow answer. A commit that gets its locks after Commit.At+Slack changes
+// second. So with MariaDB a connection outlives a slow answer. All are given up when none has answered for a second. A commit that gets its locks after Commit.At+Slack changes
 // nothing. Times are UTC, whatever the time zone of the server.
 //
 // How many commits a crash of the server may lose is its own configuration (innodb_flush_log_at_trx_commit).
@@ -63,6 +63,8 @@ type Backend struct {
 	dials   *connector
 	upkeep  *sql.DB
 	tables  *tables.Keeper
+	silence tables.Silence
+	most    int // connections
 	budget  time.Duration
 	create  bool
 	history time.Duration
@@ -90,8 +92,8 @@ func Open(o Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		dials: newConnector(work, connections), upkeep: sql.OpenDB(alone), budget: budget, create: o.Create, history: o.History,
-		log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
+		dials: newConnector(work, connections), upkeep: sql.OpenDB(alone), most: connections, budget: budget, create: o.Create,
+		history: o.History, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 	}
 	b.db = sql.OpenDB(b.dials)
 	b.db.SetMaxOpenConns(connections)
@@ -188,6 +190,17 @@ func isConflict(err error) bool {
 		return true
 	}
 	return false
+}
+
+// heard notes whether the server has answered a call.
+func (b *Backend) heard(err error) {
+	if err == nil || codeOf(err) != 0 || errors.Is(err, errMoving) {
+		b.silence.Answered()
+	} else if b.silence.Unanswered() {
+		b.db.SetMaxIdleConns(-1) // closes those that are idle
+		b.dials.drop()
+		b.db.SetMaxIdleConns(b.most)
+	}
 }
 
 func codeOf(err error) uint16 {

@@ -35,6 +35,7 @@ func (b *Backend) Commit(ctx context.Context, c *stored.Commit) (r stored.Result
 	if err := b.tables.Wait(ctx); err != nil {
 		return r, err
 	}
+	defer func() { b.heard(err) }()
 	for try := 1; ; try++ {
 		if r, err = b.commit(ctx, c); !isConflict(err) || !tables.Pause(ctx, try) {
 			return r, err
@@ -111,10 +112,11 @@ func (b *Backend) check(ctx context.Context, c *stored.Commit) (stored.Result, e
 }
 
 // Read returns cells and the time.
-func (b *Backend) Read(ctx context.Context, _ uint16, names []string) ([]stored.Cell, int64, error) {
+func (b *Backend) Read(ctx context.Context, _ uint16, names []string) (cells []stored.Cell, now int64, err error) {
 	if err := b.tables.Wait(ctx); err != nil {
 		return nil, 0, err
 	}
+	defer func() { b.heard(err) }()
 	all := make([][]byte, len(names))
 	for i, name := range names {
 		all[i] = []byte(name)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"weir/pkg/inline/inlinetest"
 	"weir/pkg/inline/postgres"
 	"weir/pkg/inline/stored"
 	"weir/pkg/window"
@@ -257,4 +258,13 @@ func TestLeastRights(t *testing.T) {
 	if n := query[int](t, s.AdminURL(), "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE usename = 'least' AND ssl"); n == 0 {
 		t.Error("no connection has TLS")
 	}
+}
+
+// After a failover to another machine, the connections to the lost one do not cost a call each.
+func TestConnectionsToALostServer(t *testing.T) {
+	s := sqlserver.Postgres(t)
+	p := newPlace(t, s)
+	relay := inlinetest.NewRelay(t, s.Addr)
+	p.url = strings.Replace(p.url, s.Addr, relay.Addr, 1)
+	inlinetest.LosesConnections(t, p.open(postgres.Options{Connections: 8, Budget: 50 * time.Millisecond}), relay, 8, s.Pause)
 }

@@ -8,8 +8,8 @@
 //
 // A statement that is not answered within its context goes on for at most Options.Budget, and PostgreSQL ends it by
 // itself after that time (statement_timeout, lock_timeout). So a connection outlives a slow answer; one to a server that
-// hangs is given up, and so is one to a server that is read-only: after a failover that is a standby, and the next
-// connection may reach the new primary. A commit that did not begin before Commit.At+Slack changes nothing.
+// hangs is given up, and all when none has answered for a second. So is one to a server that is read-only: after a
+// failover that is a standby, and the next connection may reach the new primary. A commit that did not begin before Commit.At+Slack changes nothing.
 //
 // How many commits a crash of the server may lose is its own configuration (fsync, synchronous_commit).
 //
@@ -67,6 +67,7 @@ type Backend struct {
 	pool    *pgxpool.Pool
 	adding  *pgxpool.Pool // of a connection, which is made when there are rows to add
 	tables  *tables.Keeper
+	silence tables.Silence
 	upkeep  *pgx.ConnConfig
 	before  func(context.Context, *pgx.ConnConfig) error // a connection is made; may be nil
 	create  bool
@@ -171,7 +172,9 @@ func configOf(o Options) (*pgxpool.Config, error) {
 		}
 	}
 	own.MaxProtocolMessageBodyLen = tables.MostAnswer
-	own.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) { return tables.Bound(c), nil }
+	own.AfterNetConnect = func(_ context.Context, _ *pgconn.Config, c net.Conn) (net.Conn, error) {
+		return brief{tables.Bound(c), budget + time.Second}, nil
+	}
 	ends := own.OnPgError
 	own.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool { return e.Code != readOnly && ends(c, e) }
 	own.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
@@ -186,7 +189,30 @@ func configOf(o Options) (*pgxpool.Config, error) {
 	return c, nil
 }
 
+// A brief connection waits not long for a server that does not answer any more. The driver waits 15 s before it closes
+// such a connection, which has its place in the pool meanwhile.
+type brief struct {
+	net.Conn
+	most time.Duration
+}
+
+func (b brief) SetDeadline(t time.Time) error {
+	if most := time.Now().Add(b.most); t.After(most) {
+		t = most
+	}
+	return b.Conn.SetDeadline(t)
+}
+
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+
+// heard notes whether the server has answered a call.
+func (b *Backend) heard(err error) {
+	if err == nil || codeOf(err) != "" {
+		b.silence.Answered()
+	} else if b.silence.Unanswered() {
+		b.pool.Reset()
+	}
+}
 
 // codeOf is the SQLSTATE of an error, or empty.
 func codeOf(err error) string {
