@@ -7,10 +7,11 @@
 //
 // # What holds
 //
-// A statement that is not answered within its context goes on for at most Options.Budget. MariaDB ends a statement by
-// itself after that time (max_statement_time); MySQL knows that only of reading, and ends the waiting for a lock after a
-// second. So with MariaDB a connection outlives a slow answer. All are given up when none has answered for a second. A commit that gets its locks after Commit.At+Slack changes
-// nothing. Times are UTC, whatever the time zone of the server.
+// A statement that is not answered within its context goes on for at most Options.Budget. MariaDB ends a statement
+// by itself after that time (max_statement_time); MySQL knows that only of reading, and ends the waiting for a lock
+// after a second. So with MariaDB a connection outlives a slow answer. All are given up when none has answered for a
+// second. A commit that gets its locks after Commit.At+Slack changes nothing. Times are UTC, whatever the time zone
+// of the server.
 //
 // How many commits a crash of the server may lose is its own configuration (innodb_flush_log_at_trx_commit).
 //

@@ -7,9 +7,10 @@
 // # What holds
 //
 // A statement that is not answered within its context goes on for at most Options.Budget, and PostgreSQL ends it by
-// itself after that time (statement_timeout, lock_timeout). So a connection outlives a slow answer; one to a server that
-// hangs is given up, and all when none has answered for a second. So is one to a server that is read-only: after a
-// failover that is a standby, and the next connection may reach the new primary. A commit that did not begin before Commit.At+Slack changes nothing.
+// itself after that time (statement_timeout, lock_timeout). So a connection outlives a slow answer; one to a server
+// that hangs is given up, and all when none has answered for a second. So is one to a server that is read-only:
+// after a failover that is a standby, and the next connection may reach the new primary. A commit that did not begin
+// before Commit.At+Slack changes nothing.
 //
 // How many commits a crash of the server may lose is its own configuration (fsync, synchronous_commit).
 //
