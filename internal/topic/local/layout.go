@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
+
+	"weir/internal/database"
 	"weir/internal/topic"
 	"weir/internal/varint"
 )
@@ -23,11 +26,26 @@ const (
 	anEnd // of a key: a record without a value
 	aCommit
 	aNote
+	aNumber // of the last write
 )
 
 const prefixBytes = 10 // of the keys of a partition
 
 var errDamaged = errors.New("the topics on disk are damaged")
+
+var numberKey = []byte{ours, aNumber}
+
+// lastNumber returns the number of the last write that a database has: 0 when it is of a version that did not count them.
+func lastNumber(db *pebble.DB) (uint64, error) {
+	value, err := database.Get(db, numberKey)
+	switch {
+	case err != nil || value == nil:
+		return 0, err
+	case len(value) != 8:
+		return 0, fmt.Errorf("%w: the number of the last write has %d bytes", errDamaged, len(value))
+	}
+	return binary.BigEndian.Uint64(value), nil
+}
 
 func topicKey(name string) []byte { return append([]byte{ours, aTopic}, name...) }
 

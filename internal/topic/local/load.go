@@ -23,9 +23,13 @@ func (l *Log) load(ctx context.Context) error {
 	}
 	l.forgetUnsynced()
 
-	states, err := database.Do(ctx, l.database, func(db *pebble.DB) ([]loadedTopic, error) {
+	var number uint64
+	states, err := database.Do(ctx, l.database, func(db *pebble.DB) (states []loadedTopic, err error) {
 		if db != opened {
 			return nil, errReopened
+		}
+		if number, err = lastNumber(db); err != nil {
+			return nil, err
 		}
 		return readTopics(db)
 	})
@@ -33,6 +37,7 @@ func (l *Log) load(ctx context.Context) error {
 		return err
 	}
 
+	l.number = max(l.number, number)
 	l.install(states)
 	l.loaded.Store(opened)
 	return nil

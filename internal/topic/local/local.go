@@ -92,10 +92,12 @@ type Log struct {
 	logger   *slog.Logger
 	loaded   atomic.Pointer[pebble.DB] // the opening that the state in memory belongs to
 
-	unsyncedBytes int // of the writer
+	// Of the writer:
+	unsyncedBytes int
+	number        uint64 // of the last write that was tried
 
 	mu       sync.Mutex
-	unsynced [][]byte // the writes that were not synced, as pebble stores them; the writer alone changes it
+	unsynced []unsyncedWrite // the writer alone changes it
 	remade   remade
 	topics   map[string]*storedTopic
 	changed  chan struct{} // closed when a topic was made

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -422,6 +423,63 @@ func TestWhatWasSeenIsWrittenFirst(t *testing.T) {
 	})
 	if err := s.close(ctx); err != nil {
 		t.Error(err)
+	}
+}
+
+// Writes are done once more only behind the last one that is there: that may be one whose call failed, and what it has
+// replaced does not come back. They may be large.
+func TestOnlyLostWritesAreWrittenAgain(t *testing.T) {
+	open := func(steps ...int) *site {
+		s, err := openSite(database.Options{Folder: "weir", FS: vfs.NewMem()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.close(ctx) })
+		s.unsynced = true
+		for _, n := range steps {
+			done := make(chan error, 1)
+			if err := s.step(ctx, n, func(err error) { done <- err }); err != nil || <-done != nil {
+				t.Fatal(err)
+			}
+		}
+		return s
+	}
+	list := func(s *site) (keys []string) {
+		db, err := database.Do(ctx, s.db, func(db *pebble.DB) (*pebble.DB, error) { return db, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		iterator, err := db.NewIter(&pebble.IterOptions{LowerBound: []byte{ours, aRecord}, UpperBound: []byte{ours, anEnd}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for ok := iterator.First(); ok; ok = iterator.Next() {
+			keys = append(keys, string(iterator.Key()))
+		}
+		if err := iterator.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	write := func(s *site, unsynced []unsyncedWrite) {
+		if _, err := database.Do(ctx, s.db, func(db *pebble.DB) (any, error) { return nil, again(db, unsynced) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	s := open(1, 1+listKeys)
+	want := list(s)
+	if write(s, s.log.unsynced[:1]); !slices.Equal(list(s), want) {
+		t.Errorf("a record that was replaced is back:\n%q\n%q", list(s), want)
+	}
+
+	lost := open()
+	done := make(chan error, 1)
+	if err := s.log.TogetherUnsynced(ctx, []Part{{s.hits, []topic.Message{{Value: make([]byte, 400<<10)}}}}, nil, func(err error) { done <- err }); err != nil || <-done != nil {
+		t.Fatal(err)
+	}
+	if write(lost, s.log.unsynced); !slices.Equal(list(lost), list(s)) {
+		t.Errorf("%q\n%q", list(lost), list(s))
 	}
 }
 

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
@@ -23,6 +24,7 @@ type write struct {
 	results  []result
 	size     int
 	synced   bool            // it has to be
+	number   uint64          // counts the writes, also those that failed
 	stored   []byte          // how it was written, unless it was synced
 	latest   map[string]last // of the keys of this write, in compacted topics; by topic, partition and key
 }
@@ -44,11 +46,11 @@ type place struct {
 
 // begin prepares a write, which is synced if it has to be or one of its calls does. Only these copies of the caller's
 // slices are used from now on.
-func (w *write) begin(calls []call, messages []queued, now time.Time, synced bool) {
+func (w *write) begin(calls []call, messages []queued, now time.Time, synced bool, number uint64) {
 	w.calls = append(w.calls[:0], calls...)
 	w.messages = append(w.messages[:0], messages...)
 	w.now = now.UnixMilli()
-	w.size, w.stored = 0, nil
+	w.size, w.stored, w.number = 0, nil, number
 	w.synced = synced || slices.ContainsFunc(calls, func(c call) bool { return c.extra == nil || !c.extra.unsynced })
 	w.results = w.results[:0]
 }
@@ -90,6 +92,9 @@ func (w *write) do(db *pebble.DB) error {
 		w.synced = false
 		return nil
 	}
+	if err := batch.Set(numberKey, binary.BigEndian.AppendUint64(nil, w.number), nil); err != nil {
+		return err
+	}
 	if w.synced {
 		return db.Apply(batch, pebble.Sync)
 	}
@@ -97,11 +102,27 @@ func (w *write) do(db *pebble.DB) error {
 	return db.Apply(batch, pebble.NoSync)
 }
 
-// again writes what was not synced once more: all of it, or what is missing, is there afterwards.
-func again(db *pebble.DB, unsynced [][]byte) error {
-	for _, stored := range unsynced {
+// An unsyncedWrite is one that the database may lose.
+type unsyncedWrite struct {
+	number uint64
+	stored []byte
+}
+
+// again writes once more what the database has lost of these: all behind its last write. That one may be of a call that
+// failed, and so not be among them; earlier ones over it would bring back what it has replaced.
+func again(db *pebble.DB, unsynced []unsyncedWrite) error {
+	there, err := lastNumber(db)
+	if err != nil {
+		return err
+	}
+	for _, one := range unsynced {
+		if one.number <= there {
+			continue
+		}
 		batch := db.NewBatch()
-		err := batch.SetRepr(bytes.Clone(stored)) // others may read the records in it
+		stored := bytes.Clone(one.stored) // others may read the records in it
+		clear(stored[:8])                 // pebble's number of its former place; with it, a large batch ends in a panic
+		err := batch.SetRepr(stored)
 		if err == nil {
 			err = db.Apply(batch, pebble.Sync)
 		}

@@ -123,7 +123,8 @@ func (w *writer) try(closing context.Context, calls []call, messages []queued) (
 	if next == nil {
 		next = &write{places: map[*partition]*place{}}
 	}
-	next.begin(calls, messages, w.options.Now(), w.unsyncedBytes >= mostUnsynced)
+	w.number++
+	next.begin(calls, messages, w.options.Now(), w.unsyncedBytes >= mostUnsynced, w.number)
 
 	type result struct {
 		done *write
@@ -152,7 +153,7 @@ func (w *writer) keepUnsynced(done *write) {
 		w.forgetUnsynced()
 	case done.stored != nil:
 		w.mu.Lock()
-		w.unsynced = append(w.unsynced, done.stored)
+		w.unsynced = append(w.unsynced, unsyncedWrite{done.number, done.stored})
 		w.mu.Unlock()
 		w.unsyncedBytes += len(done.stored)
 	}
