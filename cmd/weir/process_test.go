@@ -166,7 +166,7 @@ enforcer: {listen: "`+port.Reserve(t, "127.0.0.1")+`", admin: "`+port.Reserve(t,
 			ended := make(chan error, 1)
 			go func() { ended <- run.Wait() }()
 
-			socket, patience := filepath.Join(folder, "data", "weir.sock"), time.After(time.Minute)
+			socket, patience := filepath.Join(folder, "data", "weir.sock"), time.After(3*time.Minute)
 			for _, err := os.Stat(socket); err != nil; _, err = os.Stat(socket) {
 				select {
 				case <-patience:
