@@ -13,11 +13,11 @@ import (
 // same one in the same minute.
 func TestACrawlerGetsAManualEntry(t *testing.T) {
 	now := time.Date(2026, 3, 3, 8, 0, 20, 0, time.UTC)
-	clock := func(c *Config) { c.Now = func() time.Time { return now } }
 	client, until, why := netip.MustParseAddr("203.0.113.7"), now.Add(time.Hour).UnixMilli(), "crawler googlebot: crawl-7.googlebot.com"
 	var made []blocklist.Record
 	for range 2 {
-		r := start(t, list(t), clock)
+		at := now
+		r := start(t, list(t), func(c *Config) { c.Now = func() time.Time { return at } })
 		if err := r.AllowCrawler(client, until, why); err != nil {
 			t.Fatal(err)
 		}
