@@ -138,7 +138,7 @@ func TestGivingUpACommitEndsNoOther(t *testing.T) {
 		close(gaveUp)
 		close(hold)
 		given = claim.Partition
-		return nil
+		return claim.Commit(ctx, topic.Commit{Offset: 5}) // the one that was given up may arrive behind it
 	})
 	<-gaveUp
 	for p, commit := range commits {

@@ -207,7 +207,7 @@ func (a *asking) prepare() *blocklist.Asked {
 	return &a.asked
 }
 
-// covered reports whether the rule of a key that was asked for leaves the request to its block.
+// covered reports whether a block by the rule of an asked key is about the request.
 func (a *asking) covered(i int) bool {
 	return !a.judge.Allowed(a.rules[i], &a.request) && a.judge.Covers(a.rules[i], &a.request)
 }
