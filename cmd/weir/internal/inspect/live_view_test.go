@@ -10,7 +10,8 @@ import (
 	"weir/pkg/enforcer/past"
 )
 
-// The view fits every terminal, and what clients chose does nothing to it. It leaves out the answers that an enforcer does not give.
+// The view fits every terminal, and what clients chose does nothing to it. It leaves out the answers that an enforcer does
+// not give.
 func TestTheViewFitsTheTerminal(t *testing.T) {
 	const hostile = "\x1b]0;owned\x07\u202e<script>\r\n日本語日本語日本語日本語日本語日本語日本語日本語日本語"
 	key, err := json.Marshal(hostile)
